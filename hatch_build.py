@@ -1,5 +1,6 @@
-"""Build hook: compiles kernels into the wheel (``gzarr_kernels.build``, ``gzarr_kernels.device.build``) and tags it.
+"""Hooks of the build: what a package index shows (``ci/project.py``), and the kernels of the wheel.
 
+``KernelsHook`` compiles kernels into the wheel (``gzarr_kernels.build``, ``gzarr_kernels.device.build``) and tags it.
 ``GZARR_BUILD_KERNELS`` chooses what: ``0`` nothing, which makes a wheel for every platform whose kernels are compiled
 on first use; ``x86-64`` or ``aarch64`` an architecture; without it, that of this machine. If kernels cannot be
 compiled, the build says so and goes on without them, unless an architecture was asked for.
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import os
 import platform
+import runpy
 import subprocess
 import sys
 import sysconfig
@@ -17,9 +19,25 @@ from pathlib import Path
 from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+from hatchling.metadata.plugin.interface import MetadataHookInterface
 
 _MACHINES = {"x86-64": "x86_64", "aarch64": "aarch64"}
 _MACHINES_OF_MACOS = {"x86-64": "x86_64", "aarch64": "arm64"}
+
+
+class ProjectHook(MetadataHookInterface):
+    """Hook of the metadata: the long description and the project's URLs."""
+
+    PLUGIN_NAME = "custom"
+
+    def update(self, metadata: dict[str, Any]) -> None:
+        """Fill in what ``pyproject.toml`` leaves to the build."""
+        root = Path(self.root)
+        code = runpy.run_path(str(root / "ci" / "project.py"))
+        project = code["Project"].of(root)
+        text = project.description((root / "README.md").read_text("utf-8"))
+        metadata["readme"] = {"content-type": "text/markdown", "text": text}
+        metadata["urls"] = project.urls()
 
 
 class KernelsHook(BuildHookInterface[Any]):

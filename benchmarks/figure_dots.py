@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 _ARROWHEADS = "An arrowhead at an end: beyond the scale."
 _RATIO = "times the speed of the fastest other library (1); logarithmic, faster to the right"
 _ZARR, _ZARRS, _TENSORSTORE = ("square", "c"), ("triangle", "b"), ("diamond", "a")
+#: Of local reads and writes. The fused pipeline of zarr-python is measured where there is zarr-python 3.4.
+_PEERS = ("tensorstore", "zarrs", "zarr-python fused", "zarr-python")
 
 
 def _medians(rivals: Mapping[str, Any]) -> dict[str, float]:
@@ -25,20 +27,18 @@ def read(result: Result) -> Figure:
     series = [
         Series("gzarr fresh", "gzarr, results in new memory", "circle", "own"),
         Series("gzarr recycled", "gzarr by default: memory of freed results is used again", "circle", "own-o"),
-        Series("tensorstore", result.version("tensorstore"), *_TENSORSTORE),
-        Series("zarrs", result.version("zarrs"), *_ZARRS),
-        Series("zarr-python", f"zarr-python {result.data['versions']['zarr']}", *_ZARR),
+        *_peers(result),
         Series("limit", "limit: the C decoder alone", "limit", "limit"),
     ]
     rows, own, recycled = [], {}, []
     for workload in result.data["workloads"]:
         times = _medians(workload["rivals"])
-        found = ratios(times, ("zarrs", "tensorstore", "zarr-python"))
+        found = ratios(times, _PEERS)
         own[workload["workload"]] = found["gzarr fresh"]
         recycled.append(found["gzarr recycled"])
         texts = ratio(found["gzarr fresh"]), f"{_ms(times['gzarr fresh'])} ms"
         rows.append(Row(workload["workload"], found, texts))
-    alt = f"Reading beside {_names(series[2:5])}: with results in new memory, gzarr is {summary(own)}."
+    alt = f"Reading beside {_names(series[2:-1])}: with results in new memory, gzarr is {summary(own)}."
     return _ratios(
         "read", result, alt, series, [[Panel("", rows)]],
         title=f"Reading into host memory: {mean(own.values())} times the fastest other library",
@@ -53,19 +53,17 @@ def write(result: Result) -> Figure:
     series = [
         Series("given", "gzarr at the level of the others", "circle", "own"),
         Series("automatic", "gzarr at a level of its choice", "circle", "own-o"),
-        Series("tensorstore", result.version("tensorstore"), *_TENSORSTORE),
-        Series("zarrs", result.version("zarrs"), *_ZARRS),
-        Series("zarr-python", f"zarr-python {result.data['versions']['zarr']}", *_ZARR),
+        *_peers(result),
         Series("limit", "limit: the C encoder alone", "limit", "limit"),
     ]
     rows, own, automatic = [], {}, []
     for workload in result.data["workloads"]:
         times = _medians(workload["rivals"])
-        found = ratios(times, ("zarrs", "tensorstore", "zarr-python"))
+        found = ratios(times, _PEERS)
         own[workload["workload"]] = found["given"]
         automatic.append(found["automatic"])
         rows.append(Row(workload["workload"], found, (ratio(found["given"]), f"{_ms(times['given'])} ms")))
-    alt = f"Writing beside {_names(series[2:5])}: at the same level of compression, gzarr is {summary(own)}."
+    alt = f"Writing beside {_names(series[2:-1])}: at the same level of compression, gzarr is {summary(own)}."
     return _ratios(
         "write", result, alt, series, [[Panel("", rows)]],
         title=f"Writing to files: {mean(own.values())} times the fastest other library",
@@ -223,6 +221,19 @@ def _wire(bandwidth: float) -> str:
 
 def _ms(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def _peers(result: Result) -> list[Series]:
+    """Return the other libraries that were measured."""
+    zarr = f"zarr-python {result.data['versions']['zarr']}"
+    known = [
+        Series("tensorstore", result.version("tensorstore"), *_TENSORSTORE),
+        Series("zarrs", result.version("zarrs"), *_ZARRS),
+        Series("zarr-python fused", f"{zarr}, fused", "square", "c-o"),
+        Series("zarr-python", zarr, *_ZARR),
+    ]
+    measured = {name for workload in result.data["workloads"] for name in _medians(workload["rivals"])}
+    return [one for one in known if one.key in measured]
 
 
 def _names(series: Iterable[Series]) -> str:

@@ -84,6 +84,19 @@ class ZarrPython:
         return array.oindex[distinct][inverse]
 
 
+class ZarrPythonFused(ZarrPython):
+    """zarr-python with its fused pipeline, which releases from 3.4 on have (they need Python 3.12)."""
+
+    name = "zarr-python fused"
+    distributions = ()
+    pipeline = "zarr.core.codec_pipeline.FusedCodecPipeline"
+
+    def __init__(self, threads: int) -> None:
+        super().__init__(threads)
+        if not hasattr(importlib.import_module("zarr.core.codec_pipeline"), "FusedCodecPipeline"):
+            raise ImportError(f"zarr-python {importlib.metadata.version('zarr')} has no fused pipeline; 3.4 has")
+
+
 class Zarrs(ZarrPython):
     """zarr-python with the Rust codec pipeline of zarrs.
 
@@ -244,9 +257,9 @@ class GzarrOut(Gzarr):
 
 #: In the order of the table. Peers are all except gzarr's own.
 RIVALS: dict[str, type[Any]] = {
-    r.name: r for r in (GzarrOut, GzarrRecycled, GzarrFresh, Zarrs, TensorStore, ZarrPython)
+    r.name: r for r in (GzarrOut, GzarrRecycled, GzarrFresh, Zarrs, TensorStore, ZarrPythonFused, ZarrPython)
 }
-PEERS = ("zarrs", "tensorstore", "zarr-python")
+PEERS = ("zarrs", "tensorstore", "zarr-python fused", "zarr-python")
 
 
 def available(names: Iterable[str], threads: int) -> tuple[dict[str, Rival], dict[str, str]]:

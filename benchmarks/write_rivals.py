@@ -28,6 +28,13 @@ class ZarrPython(rivals.ZarrPython):
         return partial(zarr.open_array(str(path), mode="r+").__setitem__, ..., data)
 
 
+class ZarrPythonFused(rivals.ZarrPythonFused):
+    """zarr-python with its fused pipeline."""
+
+    def write(self, path: Path, data: npt.NDArray[Any]) -> Call:
+        return ZarrPython.write(self, path, data)  # type: ignore[arg-type]
+
+
 class Zarrs(rivals.Zarrs):
     """zarr-python with the Rust codec pipeline of zarrs."""
 
@@ -100,4 +107,4 @@ def _without_level(document: dict[str, Any]) -> dict[str, Any]:
 #: gzarr's own columns.
 OURS = (Automatic.name, Given.name)
 #: All rivals, in the order of the table.
-RIVALS: dict[str, type[Any]] = {r.name: r for r in (Automatic, Given, Zarrs, TensorStore, ZarrPython)}
+RIVALS: dict[str, type[Any]] = {r.name: r for r in (Automatic, Given, Zarrs, TensorStore, ZarrPythonFused, ZarrPython)}

@@ -18,6 +18,7 @@ NEEDED = ("gzarr/__init__.py", "gzarr/py.typed", "gzarr_kernels/py.typed")
 #: Of a source distribution: what builds and tests it.
 SOURCES = (
     "PKG-INFO", "pyproject.toml", "hatch_build.py", "README.md", "LICENSE", "CHANGELOG.md", "CITATION.cff",
+    "ci/project.py",
     "gzarr/__init__.py", "kernels/gzarr_kernels/__init__.py", "tests/conftest.py", "ci/test",
 )  # fmt: skip
 UNWANTED = re.compile(
@@ -72,9 +73,19 @@ def of_metadata(text: str, path: Path) -> list[str]:
     """Return what is wrong with the metadata."""
     metadata = message_from_string(text)
     wrong = [f"its metadata lack {field}" for field in FIELDS if not metadata[field]]
+    wrong += [f"its description links to {link}" for link in relative_links(str(metadata.get_payload()))]
     if f"gzarr-{metadata['Version']}" not in path.name:
         wrong.append(f"its metadata say {metadata['Version']}")
     return wrong
+
+
+def relative_links(text: str) -> list[str]:
+    """Return links and pictures in Markdown that lead nowhere on a package index."""
+    text = re.sub(r"(?ms)^ *(```|~~~).*?^ *\1 *$|`[^`\n]*`", "", text)
+    links = re.findall(
+        r"\]\(([^)\s]+)\)|<(?:a|img|source)\b[^>]*\b(?:href|src|srcset)=\"([^\"\s]+)\"|^\[[^\]]+\]: +(\S+)", text, re.M
+    )
+    return [link for link in map("".join, links) if not re.match(r"https?://|mailto:|#", link)]
 
 
 def of_names(names: list[str]) -> list[str]:

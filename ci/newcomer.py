@@ -1,25 +1,37 @@
 """Type what a page says: ``newcomer.py PAGE WHEEL WORK DATA``, for ``ci/newcomer``.
 
-The blocks of the page are taken in order, once with the array of each version of zarr-python, in a new folder:
+The parts of the page, which begin with second headings, are taken in order. ``Install`` comes first, in a new
+environment; each other part has that environment as it was then (it is put back after parts that install something), a
+new folder, and, if it reads ``volume.zarr``, is typed once with the array of each version of zarr-python:
 
-- lines of ```console blocks that begin with ``$`` are typed in a shell, and ``pip install .`` installs the wheel;
-- ```python blocks go to one Python, as in an interactive session. Those that need a GPU are left out, and said so.
+- lines of ```console blocks that begin with ``$`` are typed in a shell; ``gzarr`` that is installed from a checkout or
+  an index is the wheel;
+- ```python blocks go to one Python, as in an interactive session. Those that need a GPU, or PyTorch, whose wheel and
+  what it needs are gigabytes, are left out, and said so.
 
-At the end, the names that the blocks have made are compared with the values that were written.
+At the end of a part, the names that its blocks have made are compared with the values that were written. With
+``--commands K N``, the commands that gzarr's messages name to install something are run, too: of N parts, the K-th.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import re
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 BLOCK = re.compile(r"^```(console|python)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+PART = re.compile(r"^## ([^\n]*)\n(.*?)(?=^## |\Z)", re.DOTALL | re.MULTILINE)
 VOLUMES = ("zarr-python-2", "zarr-python-3")
+#: What a block needs that is not here.
+NEEDED = {'device="cuda")\n': "a GPU", "import torch\n": "PyTorch"}
+#: Commands whose packages are large: pip says what it would install.
+LARGE = re.compile(r"cuda|kvikio|nvcomp|torch|jax|jit")
 
 #: Runs one block after the other, each a line of JSON, and says so after each.
 SESSION = """
@@ -29,25 +41,52 @@ for line in sys.stdin:
     exec(compile(json.loads(line), "<typed>", "exec"), namespace)
     print("\\x00", flush=True)
 """
-#: Names made by the page, and what they must be. ``folder`` has what was written.
-EXPECTED = """
+#: Names made by a part, or what they hold, and what they must be. ``expected`` has what was written.
+EXPECTED = {
+    "First look": """
+check("x", x, volume[10:20, ::2, -1])
+""",
+    "Arrays for CuPy": """
+check("slab", slab, volume[48:])
+check("brightest.zarr", gzarr.open_array("brightest.zarr")[...], volume.max(axis=0))
+""",
+    "Batches for training": """
+check("losses of batches", len(losses), 3 * len(loader))
+check("the model has learned", bool(losses[-1] < 0.05 * losses[0]), True)
+check("weights", np.round(weights, 1), np.array([0.5, 0.5]))
+""",
+    "Microscopy": """
+check("axes", image.axes, ("z", "y", "x"))
+check("scale", image.scale, (2.0, 0.5, 0.5))
+check("section", section, image_level_1)
+check("overview", overview.shape, (16, 128, 128))
+check("detail", detail, volume[0, 30:50, 30:50])
+check("projection", gzarr.ome.open("projection.ome.zarr").read(), volume[:16].max(axis=0))
+check("levels", [level.shape for level in flat.levels], [(256, 256), (128, 128), (64, 64)])
+check("scale of the projection", flat.scale, (0.5, 0.5))
+""",
+    "Climate": """
+latitude = np.cos(np.deg2rad(np.linspace(90, -90, 91)))
+wanted = np.average(era5.astype("f8").mean(axis=2), axis=1, weights=latitude)
+check("mean", bool(np.allclose(mean.values, wanted, rtol=1e-6)), True)
+table = [line.split(",") for line in open("t2m.csv").read().splitlines()]
+check("t2m.csv", (table[0], len(table), table[1][0]), (["time", "t2m"], 25, "2026-11-23 00:00:00"))
+check("values of t2m.csv", bool(np.allclose([float(row[1]) for row in table[1:]], wanted, rtol=1e-6)), True)
+""",
+    "Data engineering": """
+for name in ("copy.zarr", "grown.zarr"):
+    check(name, gzarr.open_array(name)[...], volume)
+""",
+}
+CHECK = """
+import operator
 import numpy as np
-expected = {name: np.load(f"{folder}/{name}.npy") for name in ("volume", "era5", "image")}
-random = np.random.default_rng(0).random((100, 256, 256), dtype="float32")
-random[10:20] = 0
-for name, value, wanted in (
-    ("x", x, expected["volume"][10:20, ::2, -1]),
-    ("t2m", t2m, expected["era5"][0]),
-    ("attributes of t2m", g["t2m"].attrs["units"], "K"),
-    ("axes", image.axes, ("z", "y", "x")),
-    ("scale", image.scale, (2.0, 0.5, 0.5)),
-    ("section", section, expected["image"]),
-    ("field", field.values, expected["era5"][0]),
-    ("new.zarr", gzarr.open_array("new.zarr")[...], random),
-    ("copy.zarr", gzarr.open_array("copy.zarr")[...], expected["volume"]),
-    ("where elements are", type(x), np.ndarray),
-):
-    assert np.array_equal(value, wanted), f"{name} is wrong: {value}"
+volume, era5, image_level_1 = (np.load(f"{folder}/{name}.npy") for name in ("volume", "era5", "image"))
+
+def check(name, value, wanted):
+    same = np.array_equal if isinstance(wanted, np.ndarray) else operator.eq
+    assert same(value, wanted), f"{name} is wrong: {value}"
+    assert type(value) is type(wanted), f"{name} is {type(value)}"
     assert getattr(value, "dtype", None) == getattr(wanted, "dtype", None), f"{name} is {value.dtype}"
     print(name, "is right")
 """
@@ -69,14 +108,17 @@ class Newcomer:
         self.errors = work / "errors"
         self.session: subprocess.Popen[str] | None = None
 
-    def shell(self, command: str) -> None:
-        """Type a command. Nothing may be said on stderr, but by pip: of this machine's index, for example."""
+    def shell(self, command: str, shown: str = "") -> None:
+        """Type a command. Nothing may be said on stderr, but by pip: of this machine's index, for example.
+
+        Of what it prints, lines that begin with ``shown`` are printed.
+        """
         print(f"$ {command}", flush=True)
-        typed = re.sub(r"(?<=pip install )\.", str(self.wheel), command)
+        typed = re.sub(r"(?<=pip install )(\.|gzarr)$", str(self.wheel), command)
         done = subprocess.run(
             ["bash", "-c", typed], cwd=self.folder, env=self.variables, capture_output=True, text=True, check=False
         )
-        print(done.stdout, end="")
+        print("".join(line for line in done.stdout.splitlines(keepends=True) if line.startswith(shown)), end="")
         if command.startswith("pip "):
             print(done.stderr, end="")
         if done.returncode or (done.stderr.strip() and not command.startswith("pip ")):
@@ -116,9 +158,10 @@ class Newcomer:
                 raise SystemExit(f"error: Python ended with:\n{self.errors.read_text()}")
 
 
-def blocks(page: str) -> list[tuple[str, str]]:
-    """Return the language and the text of each block."""
-    return BLOCK.findall(page)
+def parts(page: str) -> dict[str, list[tuple[str, str]]]:
+    """Return the parts of a page that have blocks: the language and the text of each."""
+    found = {title: BLOCK.findall(text) for title, text in PART.findall(page)}
+    return {title: blocks for title, blocks in found.items() if blocks}
 
 
 def commands(block: str) -> list[str]:
@@ -126,34 +169,84 @@ def commands(block: str) -> list[str]:
     return [line[2:] for line in block.splitlines() if line.startswith("$ ")]
 
 
+def type_part(newcomer: Newcomer, blocks: list[tuple[str, str]]) -> None:
+    """Type the blocks of a part."""
+    for language, text in blocks:
+        needed = [what for mark, what in NEEDED.items() if language == "python" and mark in text]
+        if language == "console":
+            for command in commands(text):
+                newcomer.shell(command)
+        elif needed:
+            print(f"(left out, for it needs {needed[0]}: {text.splitlines()[-1]})")
+        else:
+            newcomer.python(text)
+
+
+def copy_data(data: Path, sources: tuple[str, ...], folder: Path) -> None:
+    """Copy the files of some writers, and what they hold, to a new folder."""
+    folder.mkdir()
+    for source in sources:
+        for path in (data / source).iterdir():
+            if path.is_dir():
+                shutil.copytree(path, folder / path.name)
+            elif path.suffix == ".npy":
+                shutil.copy(path, folder)
+
+
+def put_back(work: Path) -> None:
+    """Make the environment what it was after the installation."""
+    shutil.rmtree(work / "environment")
+    shutil.copytree(work / "clean", work / "environment", symlinks=True)
+
+
+def run_commands(newcomer: Newcomer, part: int, count: int) -> None:
+    """Run a part of the commands that messages name, as the gzarr that is installed has them."""
+    code = "import json, gzarr.installing; print(json.dumps(list(gzarr.installing.COMMANDS.values())))"
+    said = subprocess.run(["python", "-c", code], env=newcomer.variables, capture_output=True, text=True, check=True)
+    found = json.loads(said.stdout)
+    if len(found) < 20:
+        raise SystemExit(f"error: messages name {len(found)} commands only")
+    for command in found[part::count]:
+        begin = time.monotonic()
+        if LARGE.search(command):
+            newcomer.shell(command.replace("pip install ", "pip install --dry-run "), shown="Would install")
+        else:
+            newcomer.shell(command, shown="Successfully installed")
+        print(f"-- {time.monotonic() - begin:.1f} s")
+
+
 def main() -> int:
-    """Type the page for each version of zarr-python."""
-    page, wheel, work, data = (Path(argument).absolute() for argument in sys.argv[1:])
-    found = blocks(page.read_text())
+    """Type the page."""
+    parser = argparse.ArgumentParser()
+    for name in ("page", "wheel", "work", "data"):
+        parser.add_argument(name, type=lambda path: Path(path).absolute())
+    parser.add_argument("--commands", nargs=2, type=int, metavar=("K", "N"))
+    args = parser.parse_args()
+    work = args.work
+    found = parts(args.page.read_text())
     # A page without them would pass.
-    if sum(language == "python" for language, _ in found) < 5 or not any("pip install ." in text for _, text in found):
-        raise SystemExit(f"error: {page} is not the page that this script types")
-    for writer in VOLUMES:
-        print(f"== {page.name}, with an array of {writer}")
-        folder = work / writer
-        folder.mkdir()
-        for source in (writer, "xarray", "ome-zarr-py"):
-            for path in (data / source).iterdir():
-                if path.is_dir():
-                    shutil.copytree(path, folder / path.name)
-                elif path.suffix == ".npy":
-                    shutil.copy(path, folder)
-        newcomer = Newcomer(folder, wheel, work)
-        for language, text in found:
-            if language == "console":
-                for command in commands(text):
-                    newcomer.shell(command)
-            elif "cuda" in text:
-                print(f"(left out, for it needs a GPU: {text.splitlines()[0]} …)")
+    if list(found) != ["Install", *EXPECTED]:
+        raise SystemExit(f"error: {args.page} has the parts {list(found)}, this script those of EXPECTED")
+    for title, blocks in found.items():
+        reads_volume = any("volume.zarr" in text for _, text in blocks)
+        for writer in VOLUMES if reads_volume else VOLUMES[:1]:
+            begin = time.monotonic()
+            print(f"== {title}" + (f", with an array of {writer}" if reads_volume else ""))
+            folder = work / f"{title} {writer}".replace(" ", "-")
+            copy_data(args.data, (writer, "xarray", "ome-zarr-py"), folder)
+            newcomer = Newcomer(folder, args.wheel, work)
+            type_part(newcomer, blocks)
+            if title == "Install":
+                shutil.copytree(work / "environment", work / "clean", symlinks=True)
             else:
-                newcomer.python(text)
-        newcomer.run(f"folder = {str(folder)!r}\n{EXPECTED}")
-        newcomer.leave()
+                newcomer.run(f"folder = {str(folder)!r}\n{CHECK}{EXPECTED[title]}")
+            newcomer.leave()
+            if title != "Install" and any("$ pip" in text for _, text in blocks):
+                put_back(work)
+            print(f"-- {time.monotonic() - begin:.1f} s")
+    if args.commands:
+        print("== Commands that messages name; of large packages, what pip would install")
+        run_commands(Newcomer(work, args.wheel, work), *args.commands)
     print("== everything on the page works")
     return 0
 

@@ -31,19 +31,20 @@ from typing import TYPE_CHECKING, Any, Final
 
 from .documents.json import quote
 from .errors import ArgumentError, MetadataError, UnsupportedError
+from .installing import COMMANDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from importlib.metadata import EntryPoint
     from types import ModuleType
 
-#: What libraries of integrations are called, and what to install.
+#: What libraries of integrations are called.
 _LIBRARIES: Final = {
-    "dask": ("dask", "'gzarr[dask]'"),
-    "jax": ("JAX", "jax"),
-    "torch": ("PyTorch", "'gzarr[torch]'"),
-    "xarray": ("xarray", "'gzarr[xarray]'"),
-    "zarr": ("zarr-python", "zarr"),
+    "dask": "dask",
+    "jax": "JAX",
+    "torch": "PyTorch",
+    "xarray": "xarray",
+    "zarr": "zarr-python",
 }
 _LOADED: Final[dict[tuple[str, str], Plugin]] = {}
 
@@ -125,11 +126,10 @@ def integration(library: str) -> ModuleType:
     try:
         return import_module(f"gzarr.integrations.{library}")
     except ModuleNotFoundError as error:
-        title, package = _LIBRARIES[library]
         # Any other module that is missing is an error as it stands.
         if error.name is None or error.name.partition(".")[0] != library:
             raise
-        raise ArgumentError(f"{title} is not installed: pip install {package}") from error
+        raise ArgumentError(f"{_LIBRARIES[library]} is not installed: {COMMANDS[library]}") from error
 
 
 def function_of(library: str, name: str) -> Callable[..., Any]:

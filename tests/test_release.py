@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import pytest
 
 import gzarr
 from gzarr import plugins
+from gzarr.installing import COMMANDS
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -57,14 +59,6 @@ def test_version() -> None:
     assert first == gzarr.__version__
 
 
-def test_start_says_what_can_be_typed_now() -> None:
-    """The date of the release switches: until then, no index has it."""
-    published = "unreleased" not in re.findall(r"^## .*$", (ROOT / "CHANGELOG.md").read_text(), re.M)[0]
-    commands = re.findall(r"^\$ pip install (\S+)$", (ROOT / "docs/start.md").read_text(), re.M)
-    assert commands[0] == ("gzarr" if published else ".")
-    assert ("pip install ." in (ROOT / "README.md").read_text()) != published
-
-
 def test_everything_names_extras_that_exist() -> None:
     texts = [
         *(ROOT / "gzarr").rglob("*.py"),
@@ -99,6 +93,58 @@ def test_the_base_installation_needs_no_package_of_an_extra() -> None:
     assert EXTRAS["jit"] == [numba.partition(";")[0]]
     # What is installed here is that of this checkout.
     assert len(requires("gzarr") or ()) >= len(names)
+
+
+def _texts(tree: ast.AST) -> list[str]:
+    """Return the texts in a module, without docstrings."""
+    docs = {
+        id(node.body[0].value)
+        for node in ast.walk(tree)
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef))
+        and node.body
+        and isinstance(node.body[0], ast.Expr)
+    }
+    texts = (n for n in ast.walk(tree) if isinstance(n, ast.Constant) and isinstance(n.value, str))
+    return [node.value for node in texts if id(node) not in docs]
+
+
+def _keys(tree: ast.AST) -> set[str]:
+    """Return the commands that a module takes by name; a name that is put together becomes a pattern."""
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and node.value.id == "COMMANDS":
+            key = node.slice
+            if isinstance(key, ast.Constant):
+                found.add(re.escape(key.value))
+            elif isinstance(key, ast.JoinedStr):
+                parts = [re.escape(p.value) if isinstance(p, ast.Constant) else ".*" for p in key.values]
+                found.add("".join(parts))
+    return found
+
+
+def test_messages_take_their_commands_from_one_place() -> None:
+    keys = set()
+    for path in (ROOT / "gzarr").rglob("*.py"):
+        tree = ast.parse(path.read_text())
+        keys |= _keys(tree)
+        if path.name != "installing.py":
+            assert [text for text in _texts(tree) if re.search(r"\bpip3? install\b", text)] == [], path
+    assert {"object", "imagecodecs", "decoders", "kvikio\\-.*"} <= keys
+    for key in keys:
+        assert any(re.fullmatch(key, name) for name in COMMANDS), key
+    # Names of libraries, and "cuda12" and "cuda13", are passed on by variables.
+    variable = {*plugins._LIBRARIES, "cuda12"}
+    assert variable <= set(COMMANDS)
+    assert [name for name in COMMANDS if name not in variable and not any(re.fullmatch(k, name) for k in keys)] == []
+
+
+def test_pages_name_commands_that_are_run() -> None:
+    """``ci/newcomer`` runs those of messages, the tests of pages look up those of blocks."""
+    for page in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "gzarr").rglob("*.py")]:
+        for command in re.findall(r"`(pip install [^`]*)`", page.read_text()):
+            # Those of a checkout, and what stands for an extra.
+            if not re.search(r" \.(\[| |$)|NAME", command):
+                assert command in COMMANDS.values(), f"{page}: {command}"
 
 
 @pytest.mark.parametrize("library", ["dask", "torch", "xarray"])

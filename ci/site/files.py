@@ -1,5 +1,7 @@
 """Hook of MkDocs: pages and files of the site that are not in ``docs/``, notebooks as pages, and links to them.
 
+It also shows the version of gzarr, and its repository (``ci/project.py``).
+
 Pages are written for the repository's own view of them: links lead to files in the repository. Here those that lead out
 of ``docs/`` are pointed to what the site has in their place.
 """
@@ -8,6 +10,7 @@ from __future__ import annotations
 
 import posixpath
 import re
+import runpy
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,6 +35,17 @@ FOLDERS = {"benchmarks/results": "results"}
 # Links and pictures of Markdown, and those of HTML; not what begins with a scheme, or is an anchor of the page.
 _LINK = re.compile(r"(\]\()(?![a-z]+:|#)([^)#\s]+)")
 _ATTRIBUTE = re.compile(r"(<[^>]*\b(?:src|srcset|href)=\")(?![a-z]+:|#)([^\"#\s]+)")
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Show the version on every page, and a link to the repository if it is known."""
+    project = runpy.run_path(str(ROOT / "ci" / "project.py"))["Project"].of(ROOT)
+    config.site_name = f"gzarr {project.version}"
+    config.copyright = config.site_name + ("" if project.published else ", not published yet")
+    if project.repository:
+        config.repo_url = project.repository
+        config.repo_name = project.repository.partition("://")[2]
+    return config
 
 
 def on_files(files: Files, *, config: MkDocsConfig) -> Files:
@@ -95,6 +109,11 @@ def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: 
     # Every other part is a block of code.
     parts[::2] = [_ATTRIBUTE.sub(attribute, _LINK.sub(link, part)) for part in parts[::2]]
     return "".join(parts)
+
+
+def on_page_content(html: str, **_: object) -> str:
+    """Keep options of commands in one piece: browsers break lines behind each of their hyphens."""
+    return re.sub(r"<code>([^<]{0,24}--[a-z][^<]{0,24})</code>", r'<code class="option">\1</code>', html)
 
 
 def _in_site(path: str) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..errors import ArgumentError
+from ..installing import COMMANDS
 
 if TYPE_CHECKING:
     import argparse
@@ -39,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         import shtab
     except ImportError as error:
-        raise ArgumentError(f"this needs the package shtab: pip install 'gzarr[completion]' ({error})") from error
+        raise ArgumentError(f"this needs the package shtab: {COMMANDS['completion']} ({error})") from error
     from .main import make_parser
 
     script: str = shtab.complete(make_parser(whole=True), args.shell)

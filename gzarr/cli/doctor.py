@@ -37,6 +37,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from .. import __version__
 from ..display import printable
 from ..errors import ArgumentError, DeviceError
+from ..installing import COMMANDS
 from . import selftest
 from .selftest import sentence
 
@@ -172,17 +173,17 @@ def environment(device: str | None = None) -> dict[str, Part]:
         Device in use, whose free memory is reported; None for none.
     """
     driver = probe_driver()
-    extra = "gzarr[cuda12]" if driver.cuda and driver.cuda < 13000 else "gzarr[cuda13]"
-    install = f'pip install "{extra}"'
+    suffix = _suffix(driver)
+    install = COMMANDS[suffix.replace("cu", "cuda")]
     kvikio = _part("kvikio", partial(_kvikio, driver))
     probes: dict[str, tuple[str, Callable[[], Part], str]] = {
         "threads": ("Threads", _threads, "set GZARR_THREADS to a positive integer, or unset it"),
-        "decoders": ("CPU decoders", _decoders, "pip install --force-reinstall gzarr"),
+        "decoders": ("CPU decoders", _decoders, COMMANDS["decoders"]),
         "driver": ("NVIDIA driver", partial(_driver, driver), ""),
         "gpu": ("GPU", partial(_gpus, driver, device), ""),
         "cuda": ("CUDA runtime", partial(_cuda, driver, install), install),
         "cupy": ("CuPy", _cupy, install),
-        "numba_cuda": ("numba-cuda", _numba_cuda, f'pip install "numba-cuda[cu{extra[-3:-1]}]"'),
+        "numba_cuda": ("numba-cuda", _numba_cuda, COMMANDS[f"numba-cuda-{suffix}"]),
         "nvcomp": ("nvCOMP", _nvcomp, install),
     }
     return {
@@ -192,6 +193,11 @@ def environment(device: str | None = None) -> dict[str, Part]:
         "kvikio": kvikio,
         "gds": _part("GPUDirect Storage", partial(_gds, driver, kvikio)),
     }
+
+
+def _suffix(driver: Driver) -> str:
+    """Return what names of packages for the CUDA of a driver end with; for the newest without one."""
+    return "cu12" if driver.cuda and driver.cuda < 13000 else "cu13"
 
 
 def _part(title: str, probe: Callable[[], Part], advice: str = "") -> Part:
@@ -231,7 +237,7 @@ def _decoders() -> Part:
     if not fits or not compiled.can_run():
         advice = "arrays can still be read, more slowly, by the codecs of numcodecs in threads"
         if fits:
-            what, install = "this installation has no compiled kernels for this machine", "pip install 'gzarr[jit]'"
+            what, install = "this installation has no compiled kernels for this machine", COMMANDS["jit"]
             return Part(title, "missing", what, f"{install} installs Numba, which compiles them; until then, {advice}")
         return Part(title, "not usable", "the native loop runs on 64-bit Linux and macOS only", advice)
     absent = [name for name in libraries.DECODERS if name not in libraries.decoder_addresses()]
@@ -239,7 +245,7 @@ def _decoders() -> Part:
         packages = sorted({library.name for name in absent for library in libraries.DECODERS[name][1]})
         symbols = ", ".join(libraries.DECODERS[name][0] for name in absent)
         found += f"; not found: {symbols} (looked for in {', '.join(packages)})"
-        wheels = "pip install --force-reinstall numcodecs blosc2 deflate google-crc32c"
+        wheels = COMMANDS["decoders"]
         return Part(title, "missing", found, f"{wheels}; until then, Python threads decode these codecs, more slowly")
     return Part(title, "ok", found)
 
@@ -331,7 +337,7 @@ def _numba_cuda() -> Part:
     if nvvm.__name__.startswith("numba.cuda.simulator."):
         return Part(title, "not usable", f"{found}; its simulator is on", "unset NUMBA_ENABLE_CUDASIM")
     if not nvvm.is_available():
-        advice = 'pip install "numba-cuda[cu13]", or "numba-cuda[cu12]" for a driver of CUDA 12'
+        advice = f"{COMMANDS['numba-cuda-cu13']}, or 'numba-cuda[cu12]' for a driver of CUDA 12"
         return Part(title, "not usable", f"{found}; the NVVM library was not found", advice)
     return Part(title, "ok", found)
 
@@ -353,7 +359,7 @@ def _nvcomp() -> Part:
     found = f"{library.title}, for CUDA {library.cuda}"
     if lacks := library.lacks():
         found += f"; decoded on the CPU, for nvCOMP older than 5.2: {', '.join(lacks)}"
-        return Part("nvCOMP", "ok", found, f"pip install --upgrade nvidia-libnvcomp-cu{library.cuda}")
+        return Part("nvCOMP", "ok", found, COMMANDS[f"newer nvcomp-cu{library.cuda}"])
     return Part("nvCOMP", "ok", found)
 
 
@@ -361,8 +367,8 @@ def _kvikio(driver: Driver) -> Part:
     """Report kvikio, which is not imported without a GPU, where it is of no use."""
     title = "kvikio"
     if importlib.util.find_spec("kvikio") is None:
-        suffix = "cu12" if driver.cuda and driver.cuda < 13000 else "cu13"
-        return Part(title, "missing", "not installed", f"pip install kvikio-{suffix}, for GPUDirect Storage only")
+        command = COMMANDS[f"kvikio-{_suffix(driver)}"]
+        return Part(title, "missing", "not installed", f"{command}, for GPUDirect Storage only")
     if driver.error:
         return Part(title, "not usable", "installed; does nothing without a GPU")
     return Part(title, "ok", str(importlib.import_module("kvikio").__version__))

@@ -29,6 +29,7 @@ import numpy as np
 
 from ..documents.json import quote
 from ..errors import MetadataError, UnsupportedError
+from ..installing import COMMANDS
 from . import object_codecs
 from .buffers import UNKNOWN_LIMIT_BYTES, checked, compressed, flat, need_array, need_bytes
 from .codec import ArrayRepresentation, BytesRepresentation, Codec, CodecKind, Operation, Representation, convert
@@ -48,7 +49,7 @@ _CHECKSUMS = frozenset(("crc32", "crc32c", "adler32", "fletcher32", "jenkins_loo
 _ARRAY_TO_ARRAY = frozenset(("delta", "bitround", "fixedscaleoffset", "quantize", "packbits", "astype"))
 _TEXT_KINDS = {"vlen-utf8": "OU", "vlen-bytes": "OS", "vlen-array": "O"}
 _IMAGECODECS = "imagecodecs_"
-_PACKAGES = {"msgpack2": "'gzarr[msgpack]'", "crc32c": "google-crc32c"}
+_COMMANDS = {"msgpack2": COMMANDS["msgpack"], "crc32c": COMMANDS["google-crc32c"]}
 
 
 @dataclass(frozen=True)
@@ -441,8 +442,8 @@ def from_numcodecs(
             json_path=configuration.json_path,
         )
     if not is_known(name):
-        package = "'gzarr[imagecodecs]'" if name.startswith(_IMAGECODECS) else _PACKAGES.get(name)
-        advice = f"pip install {package}" if package else "register it with numcodecs before opening"
+        command = COMMANDS["imagecodecs"] if name.startswith(_IMAGECODECS) else _COMMANDS.get(name)
+        advice = command or "register it with numcodecs before opening"
         raise UnsupportedError(f"the codec {quote(name)} is not known: {advice}", json_path=configuration.json_path)
     values = _PARAMETERS.get(name, _passed_on)(configuration)
     configuration.finish()

@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from ..errors import UnsupportedError
+from ..installing import COMMANDS
 from .buffers import ceiling, checked, compressed, empty, flat, need_bytes
 from .codec import BytesRepresentation, Codec, CodecKind, EncodingStep, Operation, Representation
 from .deflate import Inflater, deflate_step
@@ -160,5 +161,5 @@ def _gdeflate(data: Bytes, representation: BytesRepresentation, label: str) -> B
         )
     decoder = gdeflate()
     if decoder is None:
-        raise ValueError(f'{label}: its decoder is in the package nvidia-libnvcomp-cu13; pip install "gzarr[cuda13]"')
+        raise ValueError(f"{label}: its decoder is in the package nvidia-libnvcomp-cu13; {COMMANDS['cuda13']}")
     return checked(decoder(data, nbytes), representation, label)

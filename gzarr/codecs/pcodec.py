@@ -24,6 +24,7 @@ import numpy as np
 
 from ..documents.json import quote
 from ..errors import MetadataError, UnsupportedError
+from ..installing import COMMANDS
 from .buffers import compressed, flat, need_array
 from .codec import BytesRepresentation, Codec, CodecKind, Representation
 
@@ -78,7 +79,7 @@ class PcodecCodec(Codec):
         configuration.finish()
         if importlib.util.find_spec("pcodec") is None:
             raise UnsupportedError(
-                "the codec 'pcodec' is in the package pcodec (pip install 'gzarr[pcodec]')",
+                f"the codec 'pcodec' is in the package pcodec ({COMMANDS['pcodec']})",
                 json_path=configuration.json_path,
             )
         return codec

@@ -29,6 +29,7 @@ import numpy.typing as npt
 
 from ..documents.json import quote
 from ..errors import MetadataError, UnsupportedError
+from ..installing import COMMANDS
 from . import libzfp
 from .buffers import flat, need_array
 from .codec import ArrayRepresentation, BytesRepresentation, Codec, CodecKind, Representation
@@ -61,9 +62,7 @@ _PROMOTED: dict[str, np.dtype[Any]] = {
 def _library(json_path: str) -> ctypes.CDLL:
     zfp = libzfp.library()
     if zfp is None:
-        raise UnsupportedError(
-            "zfp is missing: it is in the package zfpy (pip install 'gzarr[zfp]')", json_path=json_path
-        )
+        raise UnsupportedError(f"zfp is missing: it is in the package zfpy ({COMMANDS['zfp']})", json_path=json_path)
     return zfp
 
 

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import numpy as np
 
 from ..errors import UnsupportedError
+from ..installing import COMMANDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -116,7 +117,7 @@ class NumberType:
             import ml_dtypes
         except ImportError:
             raise UnsupportedError(
-                f"the data type {self.names[0]!r} needs the package ml_dtypes: pip install 'gzarr[ml-dtypes]'",
+                f"the data type {self.names[0]!r} needs the package ml_dtypes: {COMMANDS['ml-dtypes']}",
                 json_path=json_path,
             ) from None
         scalar = getattr(ml_dtypes, self.dtype_name, None)

@@ -22,6 +22,7 @@ from gzarr_kernels.slots.scratch import WORKER_BYTES
 
 from .. import ending
 from ..errors import ArgumentError
+from ..installing import COMMANDS
 from . import pool
 from .forks import ForkSafeLock
 
@@ -45,7 +46,7 @@ _SLICE_NS = 100_000_000
 #: What to do where kernels are missing.
 NO_KERNELS: Final = (
     "this installation has no compiled kernels for this machine, and no Numba to compile them; "
-    "pip install 'gzarr[jit]' installs it"
+    f"{COMMANDS['jit']} installs it"
 )
 #: Seconds that running functions get at exit.
 EXIT_S: Final = 10.0

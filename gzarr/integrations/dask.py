@@ -25,6 +25,7 @@ from dask.utils import parse_bytes
 
 import gzarr
 
+from ..installing import COMMANDS
 from . import dask_blocks
 from .dask_blocks import auto_blocks, chunks_in, first_shared, splits_chunks, stored_blocks
 from .dask_tasks import Source, Target, check_shared, write_block
@@ -429,7 +430,7 @@ def connected(address: str) -> Any:
         from distributed import Client
     except ImportError as error:
         raise gzarr.ArgumentError(
-            f"clusters of dask need the package distributed (pip install 'dask[distributed]'): {error}"
+            f"clusters of dask need the package distributed ({COMMANDS['distributed']}): {error}"
         ) from error
     try:
         client = Client(address, set_as_default=False)

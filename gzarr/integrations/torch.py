@@ -15,6 +15,7 @@ import torch
 
 import gzarr
 
+from ..installing import COMMANDS
 from .exchange import as_result, dtype_of, is_number_of_numpy, refusal
 
 if TYPE_CHECKING:
@@ -114,7 +115,7 @@ def exported(tensor: torch.Tensor) -> tuple[torch.Tensor, np.dtype[Any] | None]:
     try:
         import ml_dtypes
     except ImportError:
-        raise RuntimeError(f"{name} needs the package ml_dtypes: pip install 'gzarr[ml-dtypes]'") from None
+        raise RuntimeError(f"{name} needs the package ml_dtypes: {COMMANDS['ml-dtypes']}") from None
     return plain.view(getattr(torch, _VIEWS[name])), np.dtype(getattr(ml_dtypes, name))
 
 

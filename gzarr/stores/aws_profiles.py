@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import ArgumentError
+from ..installing import COMMANDS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -83,7 +84,7 @@ def find(options: Mapping[str, Any], name: str | None) -> Profile | None:
         if name is None:
             # The variables may not be needed: a machine in the cloud has credentials of its own.
             return None
-        raise ArgumentError(f"the profile {name!r} is read by boto3 (pip install boto3): {error}") from error
+        raise ArgumentError(f"the profile {name!r} is read by boto3 ({COMMANDS['boto3']}): {error}") from error
     # Third-party code may raise anything about the files.
     try:
         found = _session(named).get_credentials()

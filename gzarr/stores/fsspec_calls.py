@@ -16,6 +16,7 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import ArgumentError, StoreError
+from ..installing import COMMANDS
 from .byte_ranges import range_to_ask
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def module(name: str) -> Any:
     try:
         return import_module(name)
     except ImportError as error:
-        raise ArgumentError(f"this store needs the package fsspec (pip install 'gzarr[fsspec]'): {error}") from error
+        raise ArgumentError(f"this store needs the package fsspec ({COMMANDS['fsspec']}): {error}") from error
 
 
 def is_a(value: object, module_name: str, class_name: str) -> bool:

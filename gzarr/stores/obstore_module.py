@@ -20,6 +20,7 @@ import weakref
 from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import ArgumentError
+from ..installing import COMMANDS
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -60,7 +61,7 @@ def module() -> Any:
                     import obstore._obstore as original
                 except ImportError as error:
                     raise ArgumentError(
-                        f"remote stores need the package obstore (pip install 'gzarr[object]'): {error}"
+                        f"remote stores need the package obstore ({COMMANDS['object']}): {error}"
                     ) from error
                 _copy = original if not _generation else _load_copy(original.__file__)
     return _copy

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import unquote, urlsplit
 
 from ..errors import ArgumentError, GzarrError, NodeNotFoundError, StoreError, UnsupportedError
+from ..installing import COMMANDS
 from ..plugins import load
 from . import foreign, fsspec_urls, urls, zip_urls
 from .base import ReadableStore
@@ -199,8 +200,8 @@ def _local_path(text: str) -> str:
     if scheme != "file" or match[2]:
         raise ArgumentError(
             f"{text!r}: URLs of the scheme {scheme!r} are not supported; supported are local directories, "
-            f"{', '.join(f'{name}://' for name in sorted(urls.SCHEMES))}, URLs of fsspec's filesystems (pip install "
-            "'gzarr[fsspec]'), and URLs for which another package offers an entry point of 'gzarr.stores'"
+            f"{', '.join(f'{name}://' for name in sorted(urls.SCHEMES))}, URLs of fsspec's filesystems "
+            f"({COMMANDS['fsspec']}), and URLs for which another package offers an entry point of 'gzarr.stores'"
         )
     parts = urlsplit(text)
     if parts.netloc not in ("", "localhost"):

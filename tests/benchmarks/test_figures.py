@@ -67,6 +67,24 @@ def test_a_figure_shows_the_ratios_that_the_benchmark_found(figures: Any, drawn:
     assert shown == pytest.approx(sorted(wanted), abs=0.0051)
 
 
+@pytest.mark.parametrize("name", ["read", "write"])
+def test_the_fused_pipeline_of_zarr_python_appears_once_it_is_measured(figures: Any, name: str) -> None:
+    dots = importlib.import_module("figure_dots")
+    result = figures.Result.newest(name)
+    without = getattr(dots, name)(result)
+    assert "zarr-python fused" not in result.data["workloads"][0]["rivals"]
+    assert "fused" not in without.svg + without.alt
+    data = json.loads(json.dumps(result.data))
+    for workload in data["workloads"]:
+        # As fast as twice the fastest of all: every ratio changes.
+        fastest = min(one["median_ms"] for one in workload["rivals"].values() if one.get("median_ms"))
+        workload["rivals"]["zarr-python fused"] = {"median_ms": fastest / 2}
+    found = getattr(dots, name)(figures.Result(name, result.file, data))
+    assert f"zarr-python {data['versions']['zarr']}, fused" in found.svg
+    assert f"zarr-python {data['versions']['zarr']}, fused and zarr-python" in found.alt
+    assert float(re.search(r"gzarr is ([\d.]+) times", found.alt)[1]) <= 0.5  # type: ignore[index]
+
+
 def test_dots_are_where_their_values_are(figures: Any) -> None:
     charts = importlib.import_module("charts")
     chart = charts.Chart("title", "alt", "source")

@@ -126,6 +126,20 @@ def _run(page: Path, parts: list[Block | Row], here: page_data.Here, folder: Pat
                 pages.run(part, page, here.names, here.hosts)
 
 
+def test_blocks_fit_the_site() -> None:
+    """In a window of 1400 pixels, code has room for 117 characters; what is longer scrolls, and is overlooked."""
+    long = [
+        f"{_name(page)}:{part.line + i}: {len(line)} characters"
+        for page in PAGES
+        if page != ROOT / "README.md"
+        for part in pages.read(page)
+        if isinstance(part, Block)
+        for i, line in enumerate(f"{part.code}{part.shown or ''}".splitlines())
+        if len(line) > 117
+    ]
+    assert long == []
+
+
 def test_what_is_not_run() -> None:
     found: dict[str, set[str]] = {}
     for page, parts in SECTIONS.values():

@@ -173,19 +173,61 @@ def _first_rows_are_replaced(name: str, library: str) -> Callable[[Here], Iterat
 # -- pages
 
 
-def _start(here: Here) -> Iterator[None]:
-    data = np.arange(64 * 256 * 256, dtype="u4").astype("u2").reshape(64, 256, 256)
-    zarr.create_array("volume.zarr", data=data, chunks=(16, 128, 128), zarr_format=2)
-    gzarr.ome.create("image.ome.zarr", data[:8], axes="zyx", scale=(2, 0.5, 0.5), units="micrometer", levels=2)
+def _first_look(here: Here) -> Iterator[None]:
+    data = _v2_volume()
+    yield
+    np.testing.assert_array_equal(here.names["x"], data[10:20, ::2, -1])
+
+
+def _start_cupy(here: Here) -> Iterator[None]:
+    data = _v2_volume()
+    yield
+    np.testing.assert_array_equal(_stored("brightest.zarr"), data.max(axis=0))
+    np.testing.assert_array_equal(here.names["x"].get(), data[10:20])
+
+
+def _start_training(here: Here) -> Iterator[None]:
+    z, y, x = np.ogrid[:64, :64, :64]
+    zarr.create_array("volume.zarr", data=(1000 + 10 * z + y + x).astype("u2"), chunks=(16, 64, 64))
+    yield
+    assert here.names["losses"][-1] < 0.05 * here.names["losses"][0]
+    assert tuple(here.names["batch"].shape) == (16, 3, 32, 32)
+
+
+def _start_microscopy(here: Here) -> Iterator[None]:
+    data = np.arange(8 * 256 * 256, dtype="u4").astype("u2").reshape(8, 256, 256)
+    gzarr.ome.create("image.ome.zarr", data, axes="zyx", scale=(2, 0.5, 0.5), units="micrometer", levels=2)
+    yield
+    np.testing.assert_array_equal(here.names["section"], gzarr.open_array("image.ome.zarr", path="1", device="cpu")[0])
+    np.testing.assert_array_equal(here.names["detail"], data[0, 30:50, 30:50])
+    np.testing.assert_array_equal(here.names["overview"], data)
+    assert here.names["flat"].scale == (0.5, 0.5)
+    np.testing.assert_array_equal(here.names["flat"].read(), data.max(axis=0))
+
+
+def _start_climate(here: Here) -> Iterator[None]:
     with xarray_engine() as xarray:
         values = _era5(xarray)
         yield
-    np.testing.assert_array_equal(here.names["x"].get(), data[10:20])
-    np.testing.assert_array_equal(here.names["t2m"], values[0])
-    np.testing.assert_array_equal(here.names["field"].values, values[0])
-    np.testing.assert_array_equal(here.names["section"], gzarr.open_array("image.ome.zarr", path="1", device="cpu")[0])
+    weights = np.cos(np.deg2rad(np.linspace(90, -90, 19)))
+    expected = np.average(values.mean(axis=2), axis=1, weights=weights)
+    np.testing.assert_allclose(here.names["mean"].values, expected, rtol=1e-6)
+    assert len(Path("t2m.csv").read_text().splitlines()) == 4
+
+
+def _start_engineering(here: Here) -> Iterator[None]:
+    data = _v2_volume()
+    with xarray_engine() as xarray:
+        _era5(xarray)
+    yield
     np.testing.assert_array_equal(_stored("copy.zarr"), data)
-    assert not _stored("new.zarr")[10:20].any()
+    np.testing.assert_array_equal(_stored("grown.zarr"), data)
+
+
+def _v2_volume() -> Values:
+    data = np.arange(64 * 256 * 256, dtype="u4").astype("u2").reshape(64, 256, 256)
+    zarr.create_array("volume.zarr", data=data, chunks=(16, 128, 128), zarr_format=2)
+    return data
 
 
 def _security(here: Here) -> Iterator[None]:
@@ -383,7 +425,12 @@ PREPARATIONS: dict[str, Callable[[Here], Iterator[None]]] = {
     "README.md#PyTorch": _first_rows_are_replaced("t", "torch"),
     "README.md#JAX": _first_rows_are_replaced("x", "jax"),
     "README.md#Install": nothing,
-    "docs/start.md": _start,
+    "docs/start.md#First look": _first_look,
+    "docs/start.md#Arrays for CuPy": _start_cupy,
+    "docs/start.md#Batches for training": _start_training,
+    "docs/start.md#Microscopy": _start_microscopy,
+    "docs/start.md#Climate": _start_climate,
+    "docs/start.md#Data engineering": _start_engineering,
     "docs/security.md": _security,
     "docs/stores.md": _stores,
     "docs/errors.md": _data,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from gzarr_kernels.device import ptx
 
 from ...errors import DeviceError
+from ...installing import COMMANDS
 from ..forks import ForkSafeLock
 from . import driver
 
@@ -126,7 +127,7 @@ def missing_parts() -> list[str]:
     if _make is not None:
         return []
     found = [
-        f"{title} is not installed (pip install 'gzarr[cuda13]', or 'gzarr[cuda12]' for a driver of CUDA 12)"
+        f"{title} is not installed ({COMMANDS['cuda13']}, or 'gzarr[cuda12]' for a driver of CUDA 12)"
         for module, title in _PARTS
         if not _has(module)
     ]
@@ -134,7 +135,7 @@ def missing_parts() -> list[str]:
     if not found and not ptx.programs() and not _has("numba_cuda"):
         found.append(
             "this installation has no compiled device kernels, and numba-cuda, which would compile them, is not "
-            "installed (pip install 'numba-cuda[cu13]', or '[cu12]' for a driver of CUDA 12)"
+            f"installed ({COMMANDS['numba-cuda-cu13']}, or '[cu12]' for a driver of CUDA 12)"
         )
     if not found and not _visible_devices().count:
         found.append("no NVIDIA driver, or no GPU that it sees (check with nvidia-smi)")

@@ -15,6 +15,7 @@ import os
 from typing import TYPE_CHECKING
 
 from ...errors import DeviceError
+from ...installing import COMMANDS
 from .. import cache_folder, kernels
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ def load(kernel: Kernel, word: int, capability: tuple[int, int]) -> MachineCode:
     except Exception as error:
         raise DeviceError(
             f"numba-cuda cannot compile a kernel: {_first_line(error)}; it needs libnvvm and libnvrtc of the CUDA "
-            "toolkit (pip install 'numba-cuda[cu13]' installs them; CUDA_HOME names another toolkit)"
+            f"toolkit ({COMMANDS['numba-cuda-cu13']} installs them; CUDA_HOME names another toolkit)"
         ) from error
     _write(path, made)
     return made

@@ -27,6 +27,7 @@ from typing import Any, Final
 from gzarr_kernels.operations import ALGORITHMS
 
 from ...errors import DeviceError
+from ...installing import COMMANDS
 
 #: Major version → the scratch-size query: suffix of its name, and whether it takes a stream as its last argument.
 TEMP_SIZE: Final = {6: ("GetTempSize", True), 5: ("GetTempSizeAsync", False)}
@@ -143,8 +144,7 @@ def load() -> Library:
             reasons.append(str(error))
     majors = " or ".join(str(major) for major in sorted(TEMP_SIZE))
     raise DeviceError(
-        f"nvCOMP {majors} cannot be loaded ({reasons[0]}); "
-        "install it with pip install 'gzarr[cuda13]' (or 'gzarr[cuda12]')"
+        f"nvCOMP {majors} cannot be loaded ({reasons[0]}); install it with {COMMANDS['cuda13']} (or 'gzarr[cuda12]')"
     )
 
 
