@@ -5,13 +5,17 @@ Reading finds each of them when the node is used; here all are looked for, at on
 
 from __future__ import annotations
 
+import contextlib
+import warnings
 from typing import TYPE_CHECKING, Final
 
 from ..arrays.array import Array
-from ..errors import ArgumentError, MetadataError, NodeNotFoundError
+from ..errors import ArgumentError, MetadataError, NodeNotFoundError, NodeTypeError
 from ..hierarchy.group import Group
+from .image import Image
 from .metadata.parse import parse
 from .metadata.problems import Problem
+from .nodes import MetadataWarning
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,6 +43,7 @@ def broken_links(group: Group, metadata: OmeMetadata) -> Iterator[Problem]:
     """
     top = "$" if metadata.version <= "0.4" else "$.ome"
     for i, image in enumerate(metadata.multiscales):
+        yield from _lengths(group, metadata, i, f"{top}.multiscales[{i}].datasets")
         for j, dataset in enumerate(image.datasets):
             place = f"{top}.multiscales[{i}].datasets[{j}].path"
             node, problem = _node(group, dataset.path, place)
@@ -54,6 +59,18 @@ def broken_links(group: Group, metadata: OmeMetadata) -> Iterator[Problem]:
         text = problem or _kind(node, kind)
         if text:
             yield Problem(place, f"{path!r:.100} {text}", "text")
+
+
+def _lengths(group: Group, metadata: OmeMetadata, index: int, place: str) -> Iterator[Problem]:
+    """Yield the levels that have more or less elements than level 0 along axes that are not reduced."""
+    opened = Image(group, metadata, index)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", MetadataWarning)
+        for level in range(1, len(opened.multiscale.datasets)):
+            with contextlib.suppress(ArgumentError, MetadataError, NodeNotFoundError, NodeTypeError):
+                opened.level(0), opened.level(level)
+                if text := opened.disagreement(level, frames=True):
+                    yield Problem(f"{place}[{level}].path", text, "text")
 
 
 def _groups(metadata: OmeMetadata, top: str) -> Iterator[tuple[str, str, str]]:
@@ -84,8 +101,8 @@ def _level(node: Array | Group | None, axes: tuple[Axis, ...] | None, metadata: 
     if metadata.image_label is not None and node.dtype.kind not in "iu":
         return f"must have integers, as a label image, and has {node.dtype}"
     names = node.dimension_names
-    if axes is not None and metadata.version >= "0.5" and names and tuple(names) != tuple(a.name for a in axes):
-        return f"must have the names of the axes as dimension names, and has {names}"
+    if axes is not None and metadata.version >= "0.5" and names != tuple(a.name for a in axes):
+        return f"must have the names of the axes as dimension names, and has {names or 'none'}"
     return ""
 
 

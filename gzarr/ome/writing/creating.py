@@ -247,7 +247,7 @@ def create_claimed(
             group = create_group(target, path=where, zarr_format=zarr_format, overwrite=overwrite)
         else:
             group = claim()
-        device = _device_of(source)
+        device = device_of(source)
         first, *others = [
             new_level(target, join_path(group.path, str(i)), size, dtype, layout, device)
             for i, size in enumerate([shape, *(level.shape for level in below)])
@@ -384,7 +384,7 @@ def _elements(data: Any, shape: Any, dtype: Any) -> tuple[Any, Shape, np.dtype[A
     return data, check_shape(tuple(data.shape)), own.newbyteorder("=")
 
 
-def _device_of(source: Any) -> str:
+def device_of(source: Any) -> str:
     """Return the device that levels are made on: the one that elements are on, or are read to."""
     if isinstance(source, Array):
         return source.device
