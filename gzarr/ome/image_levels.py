@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..arrays.array import Array
-from ..errors import ArgumentError, MetadataError, NodeTypeError, UnsupportedError
+from ..errors import ArgumentError, MetadataError, NodeNotFoundError, NodeTypeError, UnsupportedError
 from .levels import Grid, grid_by_shape, grid_of
 from .metadata.axes import axes_by_ndim
 from .nodes import child, needed, place, warn
@@ -241,7 +241,13 @@ class ImageLevels:
         """Return the number of frames along each axis of time along which a level does not have those of level 0."""
         if index == 0 or not any(axis.type == "time" for axis in self.axis_details):
             return {}
-        first, array = self.level(0), self.level(index)
+        self.level(index)
+        try:
+            first = self.level(0)
+        except (MetadataError, NodeNotFoundError, NodeTypeError):
+            # Other levels can be read without it.
+            return {}
+        array = self.level(index)
         axes = [d for d in self._equal_axes(index) if self.axis_details[d].type == "time"]
         return {d: first.shape[d] for d in axes if array.shape[d] != first.shape[d]}
 

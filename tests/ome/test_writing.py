@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 import zarr
 
 import gzarr
+from gzarr.cli.main import main
 from gzarr.errors import ArgumentError, NodeTypeError, ReadOnlyError
 from gzarr.ome.metadata.model import Acquisition, Axis, Channel, Window
 from gzarr.ome.metadata.parse import parse
@@ -351,3 +353,27 @@ def test_zip_archives(tmp_path: Any) -> None:
     image = gzarr.ome.open(tmp_path / "a.zip")
     assert len(image.levels) == 3
     np.testing.assert_array_equal(image.read(level=0), DATA[0])
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_plate_without_wells(version: str, tmp_path: Path) -> None:
+    """It is one to gzarr only: the specification wants at least one well."""
+    made = gzarr.ome.create_plate(tmp_path, rows="AB", columns=[1, 2], name="P", version=version)
+    group = gzarr.open_group(tmp_path)
+    assert parse(group.attrs, zarr_format=group.zarr_format).is_empty
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        plate = gzarr.ome.open(tmp_path)
+    for found in (made, plate):
+        assert (found.rows, found.columns, found.name, len(found)) == (("A", "B"), ("1", "2"), "P", 0)
+        assert found.metadata.version == version
+    assert main(["info", "--strict", str(tmp_path)]) == 0
+    copied: dict[str, Any] = {}
+    gzarr.copy(tmp_path, copied, zarr_format=3 if version == "0.4" else 2, progress=False)
+    for store in (tmp_path, copied):
+        gzarr.ome.create_field(store, "B", 1, DATA[0], axes="zyx", levels=1)
+        group = gzarr.open_group(store)
+        check_rules(group, "plate", parse(group.attrs).version)
+        assert set(group.attrs) <= {"ome", "plate"}
+        assert list(gzarr.ome.open(store)) == ["B/1"]
+        assert gzarr.ome.open(store).name == "P"
