@@ -23,8 +23,8 @@ class MetadataWarning(UserWarning):
     """OME metadata that break a rule of the specification, and were read all the same; the message names the rule."""
 
 
-#: Attribute of a plate without wells: its ``plate`` object. A plate has at least one well by the specification, and other
-#: readers fail at one that has none, so the first field makes a plate of the group.
+#: Attribute of a plate without wells: its ``plate`` object. By the specification a plate has at least one well, and
+#: other readers fail at one that has none, so the first field makes a plate of the group.
 NEW_PLATE: Final = "gzarr:new-plate"
 
 

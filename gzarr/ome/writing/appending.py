@@ -28,9 +28,9 @@ from ...stores.memory import MemoryStore
 from ..nodes import place
 from .arguments import check_version
 from .building import DEFAULT_BUDGET_BYTES
-from .creating import device_of
 from .downsample import METHODS, cells_of, check_method
 from .existing import factors_of
+from .new_image import device_of
 from .new_levels import Layout, Work, new_level
 from .plan import LevelShape
 

@@ -19,7 +19,7 @@ from ..metadata.parse import parse
 from ..nodes import NEW_PLATE, parsed
 from ..plate import Plate
 from .arguments import check_version, checked_attributes
-from .creating import create_claimed
+from .new_image import ImageArguments, NewImage
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -46,8 +46,8 @@ def create_plate(
 ) -> Plate:
     """Create a plate without wells; :func:`create_field` adds them.
 
-    A plate of OME-Zarr has at least one well, so to other programs the group becomes a plate with its first field. Until
-    then, only gzarr knows it as one.
+    A plate of OME-Zarr has at least one well, so to other programs the group becomes a plate with its first field.
+    Until then, only gzarr knows it as one.
 
     Parameters
     ----------
@@ -162,14 +162,18 @@ def create_field(
         raise ArgumentError(f"names of fields have letters and digits only, not {quote(chosen)}")
     zarr_format = check_version(version)
 
-    def claim() -> Group:
+    def claim(attributes: Mapping[str, Any]) -> Group:
         """Create the group of the image: of a number that is free, others may have begun images."""
         taken = {entry.path for entry in _fields(group, well)}
         while True:
             name = _free(taken) if chosen is None else chosen
             try:
                 return create_group(
-                    target, path=join_path(well_path, name), zarr_format=zarr_format, overwrite=overwrite
+                    target,
+                    path=join_path(well_path, name),
+                    zarr_format=zarr_format,
+                    attributes=attributes,
+                    overwrite=overwrite,
                 )
             except ArgumentError:
                 if chosen is not None or f"{well}/{name}" not in group:
@@ -177,10 +181,10 @@ def create_field(
                 taken.add(name)
 
     overwrite = bool(arguments.get("overwrite", False)) and chosen is not None
+    place = {"path": join_path(well_path, chosen or "0"), "version": version, "overwrite": overwrite}
+    planned = NewImage(target, data, ImageArguments(**{**arguments, **place}))
     with flushing(store, target):
-        image = create_claimed(
-            target, data, claim, path=join_path(well_path, chosen or "0"), version=version, **arguments
-        )
+        image = planned.write(claim)
         entry = FieldEntry(image.group.basename, acquisition)
         count = 0
 

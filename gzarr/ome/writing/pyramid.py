@@ -24,7 +24,7 @@ from .arguments import checked_attributes, describe
 from .building import DEFAULT_BUDGET_BYTES
 from .downsample import check_method
 from .existing import described_by, factors_of, image_of
-from .new_levels import Layout, Work, dataset, new_level
+from .new_levels import Layout, Work, dataset, new_level, samples
 from .plan import plan_levels
 
 if TYPE_CHECKING:
@@ -238,8 +238,10 @@ class Pyramid:
         image = Multiscale(
             description.axes,
             tuple(
-                dataset(name, description.spacing, description.origin, scale)
-                for name, scale in zip(names, scales, strict=True)
+                dataset(name, description.spacing, description.origin, scale, sample)
+                for name, scale, sample in zip(
+                    names, scales, samples(self.levels, self.method, description), strict=True
+                )
             ),
         )
         attributes = checked_attributes(OmeMetadata(version, (image,)), version)
@@ -295,7 +297,10 @@ def _new_document(array: Array, group: Group, axes: Any, scale: Any, units: Any)
         )
     name = array.path.rpartition("/")[2]
     version = _version(group)
-    image = Multiscale(description.axes, (dataset(name, description.spacing, description.origin, (1,) * array.ndim),))
+    image = Multiscale(
+        description.axes,
+        (dataset(name, description.spacing, description.origin, (1,) * array.ndim, (0,) * array.ndim),),
+    )
     attributes = checked_attributes(OmeMetadata(version, (image,)), version)
     return dict((attributes if version == "0.4" else attributes["ome"])["multiscales"][0]), description
 
