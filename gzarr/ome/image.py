@@ -19,7 +19,7 @@ from .nodes import place, read_metadata, warn
 
 if TYPE_CHECKING:
     from ..hierarchy.group import Group
-    from .metadata.model import Axis, OmeMetadata
+    from .metadata.model import Axis, Channel, OmeMetadata
 
 __all__ = ["Image", "Level", "image_of"]
 
@@ -321,6 +321,72 @@ class Image(ImageLevels):
         self._arrays = dict(enumerate(arrays))
         shape: tuple[int, ...] = arrays[0].shape
         return shape
+
+    def update_metadata(
+        self,
+        *,
+        name: str | None = None,
+        scale: Any = None,
+        translation: Any = None,
+        units: Any = None,
+        channels: Sequence[str | Channel] | None = None,
+        colors: Mapping[int, tuple[int, int, int, int]] | None = None,
+        properties: Mapping[int, Mapping[str, Any]] | None = None,
+        lock: bool = False,
+    ) -> None:
+        """Change metadata of the image; what is not named stays. No element is touched.
+
+        It is one write of one document: readers see all of the change or none. Labels have metadata of their own:
+        change theirs as well, if they are to stay in place. Consolidated metadata of groups above, which would be
+        outdated, is removed.
+
+        Parameters
+        ----------
+        name
+            Name of the image.
+        scale, translation
+            Physical distance between the elements of level 0, and coordinates of the first one: a number for each axis,
+            or a mapping of names of axes to numbers. The other levels keep their places in elements of level 0.
+        units
+            Unit of each axis, likewise, or None for an axis without one; one text for all axes of space.
+        channels
+            Name or :class:`gzarr.ome.metadata.model.Channel` of each channel, which has its colour and its window. A
+            name keeps what the channel has besides: for other colours or windows, pass
+            ``[dataclasses.replace(c, color="00FF00") for c in image.channels]``.
+        colors
+            For label images: all colours, as for :func:`gzarr.ome.create_labels`.
+        properties
+            For label images: properties of labels, all of them. An empty mapping removes them.
+        lock
+            Whether to exclude other processes that also pass ``lock=True``, by a file lock beside the data. Threads and
+            object stores need none.
+
+        Raises
+        ------
+        ArgumentError
+            If an argument is wrong, or if the change would break a rule of the specification; nothing was changed.
+        ReadOnlyError
+            If the image or its store is read-only.
+        UnsupportedError
+            If a place is to be changed, and a level has a transformation that gzarr does not apply.
+        NodeNotFoundError, MetadataError, StoreError
+            If the image is no longer there or cannot be read, or the store fails; the old metadata is kept.
+        """
+        self._check_writable()
+        changing = _writing("changing")
+        changes = changing.Changes(
+            name=name,
+            scale=scale,
+            translation=translation,
+            units=units,
+            channels=channels,
+            colors=colors,
+            properties=properties,
+        )
+        changing.change(self, changes, lock=lock)
+        self._metadata = parse(self._group.attrs, zarr_format=self._group.zarr_format)
+        self._image = self._metadata.multiscales[self._number]
+        self._axes = self._image.axes
 
     # -- selections
 

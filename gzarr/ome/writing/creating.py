@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from typing import TYPE_CHECKING, Any
 
 from ...codecs.choice import AUTO
@@ -12,9 +11,9 @@ from ...hierarchy.open import open_array, open_group
 from ...nodes.change import writable
 from ...stores.base import flushing
 from ...stores.keys import join_path, normalize_path
-from ..metadata.model import ImageLabel, LabelColor, OmeMetadata
+from ..metadata.model import ImageLabel, OmeMetadata
 from ..metadata.parse import parse
-from .arguments import checked_attributes
+from .arguments import checked_attributes, label_colors
 from .building import DEFAULT_BUDGET_BYTES
 from .existing import along, described_by, factors_of, image_of
 from .new_image import ImageArguments, NewImage, elements_of
@@ -243,7 +242,7 @@ def create_labels(
         overwrite=overwrite,
         **arguments,
     )
-    planned = NewImage(target, data, wanted, image_label=ImageLabel(colors=_colors(colors), source="../../"))
+    planned = NewImage(target, data, wanted, image_label=ImageLabel(colors=label_colors(colors), source="../../"))
     with flushing(store, target):
         created = planned.write()
         _list(target, labels_path, name, version, lock=lock)
@@ -301,24 +300,3 @@ def _check_shape(group: Group, image: Multiscale, own: Description, shape: Shape
                 f"labels of shape {shape} have {length} elements along {axis.name!r}, and the image has {expected}; "
                 f"labels have as many, or 1 if they hold for all of that axis"
             )
-
-
-def _colors(given: Mapping[int, tuple[int, int, int, int]] | None) -> tuple[LabelColor, ...]:
-    """Return the colours of labels.
-
-    Raises
-    ------
-    ArgumentError
-        If a label is no integer, or a colour is not four integers from 0 to 255.
-    """
-    found = []
-    for value, color in (given or {}).items():
-        try:
-            red, green, blue, alpha = map(operator.index, color)
-            found.append(LabelColor(operator.index(value), (red, green, blue, alpha)))
-        except (TypeError, ValueError):
-            raise ArgumentError(
-                "colors must map labels, which are integers, to four integers from 0 to 255 (red, green, blue, alpha), "
-                f"not {quote(value)} to {quote(color)}"
-            ) from None
-    return tuple(found)
