@@ -402,7 +402,7 @@ def test_labels_of_64_bits() -> None:
     assert [repr(color.value) for color in found.colors] == ["3", str(2**63), "0.5"]
     before = dict(store)
     for wrong in ({1: (0, 0, 0, 256)}, {1: (0, 0, 0)}, {1: 3}, {0.5: red}, {"1": red}, {1: (0.5, 0, 0, 0)}):
-        with pytest.raises(ArgumentError, match="from 0 to 255|labels are integers"):
+        with pytest.raises(ArgumentError, match=r"from 0 to 255|labels are integers"):
             gzarr.ome.create_labels(store, "two", labels, colors=wrong)
         assert store == before
 
