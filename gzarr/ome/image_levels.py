@@ -220,8 +220,8 @@ class ImageLevels:
             if first == own or (own > first and not frames and self.axis_details[d].type == "time"):
                 continue
             return (
-                f"level {index} has {own} elements along {self.axes[d]!r}, and level 0 has {first}; image.append adds "
-                "to all levels, and gzarr.ome.pyramid(…, overwrite=True) makes them anew"
+                f"level {index} has {own} elements along {self.axes[d]!r}, and level 0 has {first}, at the same scale; "
+                "image.append adds to all levels, and gzarr.ome.pyramid(…, overwrite=True) makes them anew"
             )
         return ""
 

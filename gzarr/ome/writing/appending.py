@@ -27,8 +27,8 @@ from ...stores.locks import between_processes, hold_node
 from ...stores.memory import MemoryStore
 from ..nodes import place
 from .arguments import check_version
-from .building import DEFAULT_BUDGET_BYTES
-from .downsample import METHODS, cells_of, check_method
+from .building import DEFAULT_BUDGET_BYTES, on_device_of
+from .downsample import METHODS, cells_of, check_method, downsample_into
 from .existing import factors_of
 from .new_image import device_of
 from .new_levels import Layout, Work, new_level
@@ -192,16 +192,16 @@ def _block(frames: Any, first: Array, series: _Series, axis: str) -> Any:
     if data.dtype == first.dtype and (isinstance(data, np.ndarray) or first.device != "cpu"):
         return data.reshape(shape)
     # As writing to the array would convert and check them.
-    held = _in_memory(shape, first, first)
+    held = _in_memory(shape, first)
     held[...] = data.reshape(shape) if hasattr(data, "reshape") else np.asarray(data).reshape(shape)
     return held[...]
 
 
-def _in_memory(shape: Shape, like: Array, first: Array) -> Array:
-    """Return an array in memory, with the chunks of another one."""
+def _in_memory(shape: Shape, first: Array) -> Array:
+    """Return an array in memory, with the type and the chunks of another one."""
     options = {"codecs": [], "zarr_format": 3}
     # Its path is that of level 0, for messages.
-    return new_level(MemoryStore(), first.path, shape, first.dtype, Layout(like.chunks, None, options), first.device)
+    return new_level(MemoryStore(), first.path, shape, first.dtype, Layout(first.chunks, None, options), first.device)
 
 
 def _made(block: Any, arrays: Sequence[Array], series: _Series, level: int, last: int | None = None) -> list[Any]:
@@ -226,22 +226,35 @@ def _made(block: Any, arrays: Sequence[Array], series: _Series, level: int, last
                 f"{series.name}: level {k} has the shape {has}, which factors of {factors} do not make of level "
                 f"{k - 1}; make the levels anew with gzarr.ome.pyramid(…, overwrite=True)"
             )
-    if not plan:
-        return []
-    targets = [_in_memory(one.shape, arrays[k], arrays[0]) for k, one in zip(wanted, plan, strict=True)]
-    source = block
-    if series.method == "gaussian":
-        # It reads each level again.
-        source = _in_memory(tuple(block.shape), arrays[level], arrays[0])
-        source[...] = block
-    if 0 not in block.shape:
-        for _ in Work(source, None, plan, targets, method=series.method, budget_bytes=DEFAULT_BUDGET_BYTES).steps():
-            pass
+    made = _smoothed(block, arrays, plan) if series.method == "gaussian" else _reduced(block, plan, series.method)
     # Other programs leave out the last cell of an odd length.
     return [
-        target.read(tuple(slice(None) if d == series.axis else slice(n) for d, n in enumerate(arrays[k].shape)))
-        for k, target in zip(wanted, targets, strict=True)
+        level[tuple(slice(None) if d == series.axis else slice(n) for d, n in enumerate(arrays[k].shape))]
+        for k, level in zip(wanted, made, strict=True)
     ]
+
+
+def _reduced(block: Any, plan: Sequence[LevelShape], method: str) -> list[Any]:
+    """Return the levels of frames by a method that looks at one cell at a time."""
+    made = []
+    with on_device_of(block):
+        for level in plan:
+            target = np.empty_like(block, shape=level.shape, order="C")
+            downsample_into(block, target, level.factors, method)
+            made.append(target)
+            block = target
+    return made
+
+
+def _smoothed(block: Any, arrays: Sequence[Array], plan: Sequence[LevelShape]) -> list[Any]:
+    """Return the levels of frames by the method that reads each level again to make the next one."""
+    first = arrays[0]
+    source, *targets = [_in_memory(shape, first) for shape in (tuple(block.shape), *(level.shape for level in plan))]
+    if block.size:
+        source[...] = block
+        for _ in Work(source, None, plan, targets, method="gaussian", budget_bytes=DEFAULT_BUDGET_BYTES).steps():
+            pass
+    return [target[...] for target in targets]
 
 
 def _repair(arrays: Sequence[Array], series: _Series, count: int, *, first: int) -> None:
