@@ -6,19 +6,17 @@ Reading finds each of them when the node is used; here all are looked for, at on
 from __future__ import annotations
 
 import contextlib
-import warnings
 from typing import TYPE_CHECKING, Final
 
 from ..arrays.array import Array
-from ..errors import ArgumentError, MetadataError, NodeNotFoundError, NodeTypeError
+from ..errors import ArgumentError, MetadataError, NodeNotFoundError
 from ..hierarchy.group import Group
 from .image import Image
 from .metadata.parse import parse
 from .metadata.problems import Problem
-from .nodes import MetadataWarning
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from .metadata.model import Axis, OmeMetadata
 
@@ -43,13 +41,17 @@ def broken_links(group: Group, metadata: OmeMetadata) -> Iterator[Problem]:
     """
     top = "$" if metadata.version <= "0.4" else "$.ome"
     for i, image in enumerate(metadata.multiscales):
-        yield from _lengths(group, metadata, i, f"{top}.multiscales[{i}].datasets")
+        levels: dict[int, Array] = {}
         for j, dataset in enumerate(image.datasets):
             place = f"{top}.multiscales[{i}].datasets[{j}].path"
             node, problem = _node(group, dataset.path, place)
             text = problem or _level(node, image.axes, metadata)
+            if isinstance(node, Array):
+                levels[j] = node
             if text:
                 yield Problem(place, f"level {dataset.path!r:.100} {text}", "text")
+        with contextlib.suppress(MetadataError):
+            yield from _lengths(Image(group, metadata, i), levels, f"{top}.multiscales[{i}].datasets")
     if metadata.multiscales:
         node, problem = _node(group, "labels", top)
         if node is not None and not isinstance(node, Group):
@@ -61,16 +63,15 @@ def broken_links(group: Group, metadata: OmeMetadata) -> Iterator[Problem]:
             yield Problem(place, f"{path!r:.100} {text}", "text")
 
 
-def _lengths(group: Group, metadata: OmeMetadata, index: int, place: str) -> Iterator[Problem]:
+def _lengths(image: Image, levels: Mapping[int, Array], place: str) -> Iterator[Problem]:
     """Yield the levels that have more or less elements than level 0 along axes that are not reduced."""
-    opened = Image(group, metadata, index)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", MetadataWarning)
-        for level in range(1, len(opened.multiscale.datasets)):
-            with contextlib.suppress(ArgumentError, MetadataError, NodeNotFoundError, NodeTypeError):
-                opened.level(0), opened.level(level)
-                if text := opened.disagreement(level, frames=True):
-                    yield Problem(f"{place}[{level}].path", text, "text")
+    first = levels.get(0)
+    if first is None:
+        return
+    image._arrays.update({i: array for i, array in levels.items() if array.ndim == first.ndim})
+    for level in range(1, len(image.multiscale.datasets)):
+        if level in image._arrays and (text := image.disagreement(level, frames=True)):
+            yield Problem(f"{place}[{level}].path", text, "text")
 
 
 def _groups(metadata: OmeMetadata, top: str) -> Iterator[tuple[str, str, str]]:

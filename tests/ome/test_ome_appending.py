@@ -22,6 +22,8 @@ from gzarr.ome import MetadataWarning
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from support.devices import TestedDevice
+
 FRAMES = np.random.default_rng(7).integers(0, 60000, (7, 20, 33), dtype="u2")
 MASKS = (FRAMES // 9000).astype("u4")
 LEVELS = 3
@@ -83,6 +85,21 @@ def test_levels_and_labels_grow(tmp_path: Path, version: str, method: str) -> No
     read = zarr.open_group(store, mode="r")
     np.testing.assert_array_equal(read["1"][...], whole.read(1))
     np.testing.assert_array_equal(read["labels/cells/2"][...], whole.labels["cells"].read(2))
+
+
+def test_frames_on_a_device(device: TestedDevice) -> None:
+    for method in ("mean", "max", "gaussian"):
+        store: dict[str, Any] = {}
+        image = make(store, 3, method=method)
+        masks = {"cells": device.array(MASKS[3:5])}
+        image.append(device.array(FRAMES[3:5]), labels=masks)
+        image.append(device.array(FRAMES[5].astype("i8")), labels={"cells": MASKS[5]})
+        whole: dict[str, Any] = {}
+        make(whole, 6, method=method)
+        found, expected = (gzarr.ome.open(one, device="cpu") for one in (store, whole))
+        for one, other in ((found, expected), (found.labels["cells"], expected.labels["cells"])):
+            for level in range(LEVELS):
+                np.testing.assert_array_equal(one.read(level), other.read(level))
 
 
 class Recorded(dict[str, Any]):
