@@ -70,7 +70,7 @@ def _lengths(image: Image, levels: Mapping[int, Array], place: str) -> Iterator[
         return
     image._arrays.update({i: array for i, array in levels.items() if array.ndim == first.ndim})
     for level in range(1, len(image.multiscale.datasets)):
-        if level in image._arrays and (text := image.disagreement(level, frames=True)):
+        if level in image._arrays and (text := image._disagreement(level, frames=True)):
             yield Problem(f"{place}[{level}].path", text, "text")
 
 

@@ -204,12 +204,12 @@ class ImageLevels:
         """Warn if a level that is new here disagrees with level 0 about the length of an axis."""
         if index == 0:
             # Levels that were opened before may have grown since: they are opened again.
-            for other in [other for other in self._arrays if other and self.disagreement(other)]:
+            for other in [other for other in self._arrays if other and self._disagreement(other)]:
                 del self._arrays[other]
-        elif 0 in self._arrays and (text := self.disagreement(index)):
+        elif 0 in self._arrays and (text := self._disagreement(index)):
             warn(f"{place(self._group)}: {text}")
 
-    def disagreement(self, index: int, *, frames: bool = False) -> str:
+    def _disagreement(self, index: int, *, frames: bool = False) -> str:
         """Return which length of a level is not that of level 0, along an axis that is not reduced; "" if none.
 
         More frames than level 0 has are a disagreement with ``frames`` only: they are being appended, and
