@@ -15,7 +15,7 @@ from ..metadata.formats import FORMATS
 from ..metadata.model import ArrayMetadata, GroupMetadata
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
 
     from ..metadata.conventions import Meaning
     from ..metadata.layout import Layout
@@ -166,7 +166,7 @@ def _by_name(
             chunks = KEEP
         else:
             lengths = [_length(chunks, *one) for one in zip(names or (), own["chunks"], sizes, strict=True)]
-            chunks = tuple(min(c, n) if isinstance(c, int) else c for c, n in zip(lengths, sizes, strict=True))
+            chunks = _cut(lengths, metadata.shape)
     if isinstance(shards, Mapping):
         inner = own["chunks"] if _is(chunks, KEEP) else chunks
         if not names_axes(shards, names):
@@ -177,8 +177,13 @@ def _by_name(
             before = inner if own["shards"] is None else own["shards"]
             whole = [-(-n // c) * c for n, c in zip(sizes, inner, strict=True)]
             lengths = [_length(shards, *one) for one in zip(names or (), before, whole, strict=True)]
-            shards = tuple(min(s, n) if isinstance(s, int) else s for s, n in zip(lengths, whole, strict=True))
+            shards = _cut(lengths, [n and most for n, most in zip(metadata.shape, whole, strict=True)])
     return chunks, shards
+
+
+def _cut(lengths: Sequence[Any], most: Sequence[int]) -> tuple[Any, ...]:
+    """Return lengths that are no longer than an array; along an axis without elements, which will grow, as they are."""
+    return tuple(min(c, n) if n and isinstance(c, int) else c for c, n in zip(lengths, most, strict=True))
 
 
 def _length(given: Mapping[str, Any], name: str | None, now: Any, whole: int) -> Any:

@@ -73,6 +73,36 @@ def test_axes_that_are_not_named_stay(tmp_path: Path) -> None:
     assert (array.chunks, array.shards) == ((8, 8, 4), (8, 24, 96))
 
 
+def test_arrays_of_other_kinds() -> None:
+    """Rectilinear grids, no dimensions, no elements yet, names of some dimensions, and names of version 2."""
+    source: dict[str, Any] = {}
+    elements = np.arange(60).reshape(6, 10)
+    names = ["t", "x"]
+    gzarr.create_array(source, path="grid", data=elements, chunks=[[1, 2, 3], [5, 5]], dimension_names=names)
+    gzarr.create_array(source, path="number", data=np.float64(3))
+    gzarr.create_array(source, path="some", data=elements, chunks=5, dimension_names=[None, "x"])
+    gzarr.create_array(source, path="later", shape=(0, 10), dtype="u1", chunks=(4, 8), dimension_names=names)
+    target: dict[str, Any] = {}
+    gzarr.copy(source, target, chunks={"x": 4}, progress=False)
+    grid = gzarr.open_array(target, path="grid")
+    assert [list(axis.listing) if i == 0 else axis.length for i, axis in enumerate(grid.metadata.chunk_grid.axes)] == [
+        [1, 2, 3],
+        4,
+    ]
+    np.testing.assert_array_equal(grid[...], elements)
+    assert gzarr.open_array(target, path="number")[...] == 3
+    assert gzarr.open_array(target, path="some").chunks == (5, 4)
+    assert gzarr.open_array(target, path="later").chunks == (4, 4)
+    target = {}
+    gzarr.copy(source, target, chunks={"t": 16, "x": 5}, shards={"t": 32, "x": 10}, path="later", progress=False)
+    assert (gzarr.open_array(target).chunks, gzarr.open_array(target).shards) == ((16, 5), (32, 10))
+    old: dict[str, Any] = {}
+    gzarr.create_array(old, path="a", data=elements, chunks=4, zarr_format=2, dimension_names=names)
+    target = {}
+    gzarr.copy(old, target, chunks={"t": -1}, progress=False)
+    assert gzarr.open_array(target, path="a").chunks == (6, 4)
+
+
 def test_what_is_refused() -> None:
     source: dict[str, Any] = {}
     make(source, "0.5")
