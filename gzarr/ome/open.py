@@ -71,6 +71,10 @@ def open(
     """
     if isinstance(store, Group):
         group = child_group(store, path, "node") if path else store
+        if mode == "r+" and group.read_only:
+            raise ArgumentError(
+                f"{place(group)} was opened for reading only, and a group has its own mode: open it with 'r+'"
+            )
     else:
         if mode not in ("r", "r+"):
             raise ArgumentError(f"mode must be 'r' or 'r+', not {mode!r:.100}; gzarr.ome.create makes new images")

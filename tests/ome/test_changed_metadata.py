@@ -162,6 +162,8 @@ def test_what_is_refused(tmp_path: Path) -> None:
         assert store == before
     with pytest.raises(ReadOnlyError, match=r"mode='r\+'"):
         gzarr.ome.open(store).update_metadata(name="a")
+    with pytest.raises(ArgumentError, match="a group has its own mode"):
+        gzarr.ome.open(gzarr.open_group(store), mode="r+")
     # A rule that is broken already is no hindrance, and a place that nobody knows is not guessed.
     document = json.loads(store["zarr.json"])
     affine = {"type": "affine", "affine": [[1]]}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import inspect
 import warnings
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +16,7 @@ from gzarr.cli.main import main
 from gzarr.errors import ArgumentError, NodeTypeError, ReadOnlyError
 from gzarr.ome.metadata.model import Acquisition, Axis, Channel, Window
 from gzarr.ome.metadata.parse import parse
+from gzarr.ome.writing.new_image import ImageArguments
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -477,3 +480,12 @@ def test_own_attributes_survive(version: str) -> None:
     assert field.group.attrs["own"] == 1
     next_one = gzarr.ome.create_field(store, "A", 1, DATA[0], path="p", axes="zyx", levels=1, overwrite=True)
     assert (next_one.group.basename, "own" in next_one.group.attrs) == ("1", False)
+
+
+def test_arguments_of_new_images() -> None:
+    """The value that carries them has those of create, with the same defaults."""
+    given = {name: p.default for name, p in inspect.signature(gzarr.ome.create).parameters.items()}
+    assert [given.pop(name) for name in ("store", "data", "axes")][1] is None
+    known = {field.name: field.default for field in dataclasses.fields(ImageArguments)}
+    assert known.pop("axes") is dataclasses.MISSING
+    assert known == given
