@@ -54,7 +54,7 @@ TESTS = (
     "zip_store", "zip_remote", "fsspec_store", "zarr_store", "virtual",
     "read_windows", "map_blocks_devices", "loader", "inputs", "keeping", "steps", "tensors", "weighing",
     "merging", "zarr_pipeline_gpu", "xarray_device", "dask",
-    "dask_gpu", "ome_images", "downsample", "pyramids",
+    "dask_gpu", "ome_images", "downsample", "pyramids", "ome_appending",
 )  # fmt: skip
 #: Modules with tests of damaged frames.
 DAMAGE_TESTS = ("gpu_damage", "nvcomp_batch")

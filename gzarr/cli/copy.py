@@ -24,26 +24,49 @@ _FORMATS = (1, 2, 3, "3-draft-2022")
 _SHUFFLES = ("noshuffle", "shuffle", "bitshuffle")
 
 
-def _chunk_shape(text: str) -> Any:
+def chunk_shape(text: str) -> Any:
+    """Return the argument ``chunks`` of :func:`gzarr.copy` for a text of the command line."""
     if text in ("auto", "keep"):
         return text
+    if "=" in text:
+        return _by_name(text)
     try:
         lengths = tuple(int(part) for part in text.replace("x", ",").split(","))
     except ValueError:
         lengths = ()
     if not lengths or any(n < 1 and n != -1 for n in lengths):
         raise argparse.ArgumentTypeError(
-            f"{text!r} is not a shape; pass lengths such as 64,64,64 (-1 for a whole dimension), auto or keep"
+            f"{text!r} is not a shape; pass lengths such as 64,64,64 (-1 for a whole dimension), lengths by the names "
+            "of axes such as z=16,y=64,x=64, auto or keep"
         )
     return lengths[0] if len(lengths) == 1 else lengths
+
+
+def _by_name(text: str) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for part in text.split(","):
+        name, _, length = part.rpartition("=")
+        name = name.strip()
+        try:
+            number = int(length)
+        except ValueError:
+            number = 0
+        if not name or name in found or (number < 1 and number != -1):
+            raise argparse.ArgumentTypeError(
+                f"{text!r}: {part!r} does not give a length to an axis; pass for example c=1,z=16,y=64,x=64 (-1 for "
+                "all of an axis), each name once"
+            )
+        found[name] = number
+    return found
 
 
 def _zarr_format(text: str) -> int | str:
     return int(text) if text.isdecimal() else text
 
 
-def _shard_shape(text: str) -> Any:
-    return None if text == "none" else _chunk_shape(text)
+def shard_shape(text: str) -> Any:
+    """Return the argument ``shards`` of :func:`gzarr.copy` for a text of the command line."""
+    return None if text == "none" else chunk_shape(text)
 
 
 def parse_codecs(text: str) -> Any:
@@ -143,17 +166,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_where(parser)
     parser.add_argument(
         "--chunks",
-        type=_chunk_shape,
+        type=chunk_shape,
         default="keep",
         metavar="SHAPE",
-        help="chunk shape in elements, such as 64,64,64; auto; or keep (default)",
+        help="chunk shape in elements, such as 64,64,64; lengths by axis, such as z=16,y=64,x=64; auto; or keep "
+        "(default)",
     )
     parser.add_argument(
         "--shards",
-        type=_shard_shape,
+        type=shard_shape,
         default="keep",
         metavar="SHAPE",
-        help="shard shape in elements, auto, none or keep (default)",
+        help="shard shape in elements, or lengths by axis; auto, none or keep (default)",
     )
     parser.add_argument(
         "--codecs",

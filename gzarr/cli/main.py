@@ -39,6 +39,10 @@ _MORE_COMMANDS = {
 }
 
 
+# Options whose values may begin with -1.
+_SHAPES = ("--chunks", "--shards")
+
+
 class _Parser(argparse.ArgumentParser):
     """Parser that adds its arguments on first use, so that a command does not load the modules of the others."""
 
@@ -142,10 +146,21 @@ def make_parser(*, whole: bool = False) -> argparse.ArgumentParser:
     return parser
 
 
+def _joined(argv: Sequence[str]) -> list[str]:
+    """Return arguments in which shapes that begin with -1 belong to their option: they look like options, too."""
+    found: list[str] = []
+    for text in argv:
+        if found and found[-1] in _SHAPES and text.startswith("-1"):
+            found[-1] += f"={text}"
+        else:
+            found.append(text)
+    return found
+
+
 def _parsed(argv: Sequence[str] | None) -> argparse.Namespace:
     """Parse arguments; what is wrong with those of a command is said with its usage."""
     parser = make_parser()
-    args, unknown = parser.parse_known_args(argv)
+    args, unknown = parser.parse_known_args(_joined(sys.argv[1:] if argv is None else argv))
     if unknown:
         commands = next(action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
         commands.choices[args.command].error(f"unrecognized arguments: {' '.join(unknown)}")

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 from ..display import printable
 from ..hierarchy.group import Group
 from ..ome.checking import broken_links
-from ..ome.metadata import Scale, UnknownTransform, parse
+from ..ome.metadata import Scale, UnknownTransform
+from ..ome.nodes import parsed
 
 if TYPE_CHECKING:
     from ..ome.metadata import Dataset, Multiscale, OmeMetadata, Transform
@@ -20,7 +21,7 @@ def _metadata(node: Any) -> OmeMetadata | None:
     """Return the OME metadata of a group, or None if the node has none."""
     if not isinstance(node, Group):
         return None
-    found = parse(node.metadata.attributes, zarr_format=node.zarr_format)
+    found = parsed(node.metadata.attributes, node.zarr_format)
     return None if found.is_empty else found
 
 

@@ -8,7 +8,8 @@ The copy has the format of the source, unless one is named. An array for which t
 slower or the store larger keeps its chunks, shards and codecs. Everything else that changes is listed, too.
 
 OME-Zarr stays OME-Zarr, of the version that the format of the copy has. Images that have only one level are named, and
-get others with ``--levels``.
+get others with ``--levels``. Chunks and shards that are given are not questioned. If they are given by names of axes,
+arrays without these axes keep theirs.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from ..ome.writing.pyramid import Pyramid
 from ..plan.decode_program import analyse
 from ..stores.base import SizedStore, is_listable
 from ..stores.keys import join_path, normalize_path
-from .copy import add_where, counted, execute, options_of_dest, prepare, summary
+from .copy import add_where, chunk_shape, counted, execute, options_of_dest, prepare, shard_shape, summary
 from .output import print_json, say
 from .pyramid import execute as make_levels
 from .pyramid import parse_levels
@@ -253,6 +254,14 @@ def _sample(array: Array) -> Iterator[tuple[int, ...]]:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``gzarr optimize``."""
     add_where(parser)
+    for option, read, what in (("--chunks", chunk_shape, "chunk"), ("--shards", shard_shape, "shard")):
+        parser.add_argument(
+            option,
+            type=read,
+            default=AUTO,
+            metavar="SHAPE",
+            help=f"{what} shape in elements, or lengths by axis such as z=16,y=64,x=64; auto (default)",
+        )
     parser.add_argument(
         "--levels",
         type=parse_levels,
@@ -279,11 +288,17 @@ def run(args: argparse.Namespace) -> int:
     GzarrError
         If the copy fails. An incomplete copy can be resumed.
     """
-    planned = prepare(args, chunks=AUTO, shards=AUTO, codecs=AUTO)
+    wanted = {"chunks": args.chunks, "shards": args.shards, "codecs": AUTO}
+    planned = prepare(args, **wanted)
     forecasts = [forecast(array) for array in planned.arrays]
     worse = {one.node.lstrip("/"): one.drawback for one in forecasts if one.drawback is not None}
+    # What the caller asks for is not questioned.
+    if all(value == AUTO or isinstance(value, dict) for value in (args.chunks, args.shards)):
+        worse = {path: text for path, text in worse.items() if path not in planned.by_name}
+    else:
+        worse = {}
     if worse:
-        planned = prepare(args, chunks=AUTO, shards=AUTO, codecs=AUTO, kept_arrays=worse)
+        planned = prepare(args, **wanted, kept_arrays=worse)
     forecasts = [
         forecast(array, planned.changes.get(array.source.name, ()), worse.get(array.source.path))
         for array in planned.arrays

@@ -115,6 +115,14 @@ class Conventions:
         """Return the names of the axes of an image of OME-Zarr that is converted, if an array is a level of one."""
         return self._ome.axes.get(path)
 
+    def names(self, path: str, metadata: ArrayMetadata) -> tuple[str | None, ...] | None:
+        """Return the names of the dimensions of an array whose group came before: its own, or those of its image."""
+        own = metadata.dimension_names
+        if own is not None and any(name is not None for name in own):
+            return own
+        axes = self._ome.known_axes.get(path)
+        return axes if axes is not None and len(axes) == metadata.ndim else None
+
     def of_group(self, path: str, attributes: Mapping[str, Any]) -> dict[str, Any]:
         """Return the attributes of the copy of a group."""
         found = dict(self._ome.of_group(path, attributes))

@@ -38,6 +38,8 @@ class OmeAttributes:
     ----------
     axes
         By path, the names of the dimensions of arrays that are levels of images; filled as groups are converted.
+    known_axes
+        The same for all images of version 0.4 or 0.5, whether they are converted or not.
     """
 
     def __init__(self, source: ZarrFormat, target: ZarrFormat) -> None:
@@ -45,6 +47,7 @@ class OmeAttributes:
         self._downwards = (source, target) == (3, 2)
         self._converted: set[str] = set()
         self.axes: dict[str, tuple[str, ...]] = {}
+        self.known_axes: dict[str, tuple[str, ...]] = {}
 
     def of_group(self, path: str, attributes: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the attributes of the copy of a group.
@@ -56,6 +59,9 @@ class OmeAttributes:
         attributes
             Its attributes.
         """
+        self.known_axes.update(_axes_of_levels(path, attributes))
+        if isinstance(below := attributes.get(_MEMBER), dict):
+            self.known_axes.update(_axes_of_levels(path, below))
         if self._upwards:
             parts = self._old_parts(path, attributes)
             if not parts or _MEMBER in attributes:
@@ -77,9 +83,7 @@ class OmeAttributes:
         else:
             return attributes
         self._converted.add(path)
-        for image in _images(parts):
-            for level in image["datasets"]:
-                self.axes[f"{path}/{level['path']}".lstrip("/")] = tuple(axis["name"] for axis in image["axes"])
+        self.axes.update(_axes_of_levels(path, parts))
         return converted
 
     def _old_parts(self, path: str, attributes: Mapping[str, Any]) -> dict[str, Any]:
@@ -97,6 +101,15 @@ class OmeAttributes:
         if path and parent in self._converted and name in _BELOW:
             names.append(_BELOW[name])
         return {name: attributes[name] for name in names if name in attributes}
+
+
+def _axes_of_levels(path: str, parts: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+    """Return the names of the axes of the levels of the images that a group describes, by path."""
+    return {
+        f"{path}/{level['path']}".lstrip("/"): tuple(axis["name"] for axis in image["axes"])
+        for image in _images(parts)
+        for level in image["datasets"]
+    }
 
 
 def _images(parts: Mapping[str, Any]) -> Sequence[Any]:

@@ -122,6 +122,12 @@ def with_attributes(metadata: ArrayMetadata, attributes: dict[str, Any]) -> Arra
     return replace(changed, document=_document(changed))
 
 
+def with_dimension_names(metadata: ArrayMetadata, names: tuple[str | None, ...]) -> ArrayMetadata:
+    """Return the metadata of the same array, of a format that names dimensions, with other names."""
+    changed = replace(metadata, dimension_names=names)
+    return replace(changed, document=_document(changed))
+
+
 def group_with_attributes(metadata: GroupMetadata, attributes: dict[str, Any]) -> GroupMetadata:
     """Return the metadata of the same group with other attributes, and with a document."""
     changed = replace(metadata, attributes=attributes, implicit=False)

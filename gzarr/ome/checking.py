@@ -5,16 +5,18 @@ Reading finds each of them when the node is used; here all are looked for, at on
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Final
 
 from ..arrays.array import Array
 from ..errors import ArgumentError, MetadataError, NodeNotFoundError
 from ..hierarchy.group import Group
+from .image import Image
 from .metadata.parse import parse
 from .metadata.problems import Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from .metadata.model import Axis, OmeMetadata
 
@@ -39,12 +41,17 @@ def broken_links(group: Group, metadata: OmeMetadata) -> Iterator[Problem]:
     """
     top = "$" if metadata.version <= "0.4" else "$.ome"
     for i, image in enumerate(metadata.multiscales):
+        levels: dict[int, Array] = {}
         for j, dataset in enumerate(image.datasets):
             place = f"{top}.multiscales[{i}].datasets[{j}].path"
             node, problem = _node(group, dataset.path, place)
             text = problem or _level(node, image.axes, metadata)
+            if isinstance(node, Array):
+                levels[j] = node
             if text:
                 yield Problem(place, f"level {dataset.path!r:.100} {text}", "text")
+        with contextlib.suppress(MetadataError):
+            yield from _lengths(Image(group, metadata, i), levels, f"{top}.multiscales[{i}].datasets")
     if metadata.multiscales:
         node, problem = _node(group, "labels", top)
         if node is not None and not isinstance(node, Group):
@@ -54,6 +61,17 @@ def broken_links(group: Group, metadata: OmeMetadata) -> Iterator[Problem]:
         text = problem or _kind(node, kind)
         if text:
             yield Problem(place, f"{path!r:.100} {text}", "text")
+
+
+def _lengths(image: Image, levels: Mapping[int, Array], place: str) -> Iterator[Problem]:
+    """Yield the levels that have more or less elements than level 0 along axes that are not reduced."""
+    first = levels.get(0)
+    if first is None:
+        return
+    image._arrays.update({i: array for i, array in levels.items() if array.ndim == first.ndim})
+    for level in range(1, len(image.multiscale.datasets)):
+        if level in image._arrays and (text := image._disagreement(level, frames=True)):
+            yield Problem(f"{place}[{level}].path", text, "text")
 
 
 def _groups(metadata: OmeMetadata, top: str) -> Iterator[tuple[str, str, str]]:
@@ -84,8 +102,8 @@ def _level(node: Array | Group | None, axes: tuple[Axis, ...] | None, metadata: 
     if metadata.image_label is not None and node.dtype.kind not in "iu":
         return f"must have integers, as a label image, and has {node.dtype}"
     names = node.dimension_names
-    if axes is not None and metadata.version >= "0.5" and names and tuple(names) != tuple(a.name for a in axes):
-        return f"must have the names of the axes as dimension names, and has {names}"
+    if axes is not None and metadata.version >= "0.5" and names != tuple(a.name for a in axes):
+        return f"must have the names of the axes as dimension names, and has {names or 'none'}"
     return ""
 
 

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from .. import plugins
-from ..errors import ArgumentError, MetadataError, SelectionError
+from ..errors import ArgumentError, MetadataError, ReadOnlyError, SelectionError
+from ..hierarchy.open import open_group
 from .image_levels import ImageLevels, Level
 from .labels import Labels, labels_of
-from .levels import at_level, indexes_of_box
+from .levels import at_level, indexes_of_box, of_frames
+from .metadata.parse import parse
 from .metadata.units import meters
 from .nodes import place, read_metadata, warn
 
 if TYPE_CHECKING:
     from ..hierarchy.group import Group
-    from .metadata.model import Axis, OmeMetadata
+    from .metadata.model import Axis, Channel, OmeMetadata
 
 __all__ = ["Image", "Level", "image_of"]
 
@@ -240,6 +243,8 @@ class Image(ImageLevels):
         ArgumentError
             If xarray is not installed, or there is no such level.
         """
+        level = self._index(level)
+        frames = self._frames(level)
         array, grid = self.level(level), self.grid(level)
         coordinates: dict[str, Any] = {}
         for axis, scale, translation, length in zip(
@@ -251,7 +256,137 @@ class Image(ImageLevels):
                 coordinates[axis.name] = (scale, translation, length, attributes)
             elif len(set(labels)) == length == len(labels) and None not in labels:
                 coordinates[axis.name] = labels
-        return plugins.integration("xarray").data_array(array, self.axes, coordinates, self.name)
+        field = plugins.integration("xarray").data_array(array, self.axes, coordinates, self.name)
+        return field.isel({self.axes[d]: slice(count) for d, count in frames.items()}) if frames else field
+
+    # -- changes
+
+    def _check_writable(self) -> None:
+        if self._group.read_only:
+            raise ReadOnlyError(
+                f"{place(self._group)} is read-only; open it with gzarr.ome.open(…, mode='r+') to change it"
+            )
+
+    def append(
+        self,
+        frames: Any,
+        axis: str = "t",
+        *,
+        labels: Mapping[str, Any] | None = None,
+        method: str | None = None,
+        lock: bool = False,
+    ) -> tuple[int, ...]:
+        """Append frames to all levels of the image, and to its labels.
+
+        Readers see whole frames: level 0 grows last, and what other levels and labels have beyond it is not read. A
+        call that fails leaves the image as it was. One that is killed does so for readers, and the next append goes on
+        from there. Frames that levels lack, because something was appended to level 0 only, are made first.
+
+        Parameters
+        ----------
+        frames
+            Array of the shape of level 0, but of any length along ``axis``; or one frame, without that axis. It is held
+            in memory with its levels.
+        axis
+            Name of the axis. Levels must not be reduced along it.
+        labels
+            Frames of labels by name, as ``frames``. Labels that are not named get background, 0, and those that have
+            one frame for all, or no such axis, stay as they are.
+        method
+            As for :func:`gzarr.ome.create`; None for the one that the image names, or ``"mean"``.
+        lock
+            Whether to exclude other processes that also pass ``lock=True``, by a file lock beside the data. Threads
+            take turns without it.
+
+        Returns
+        -------
+        The new shape of level 0, in elements.
+
+        Raises
+        ------
+        ArgumentError
+            If an argument is wrong, the image names its channels and ``axis`` is theirs, or levels are reduced along
+            it; nothing was changed.
+        ReadOnlyError
+            If the image or its store is read-only.
+        NodeNotFoundError, MetadataError, ChunkError, StoreError, DeviceError
+            As for :meth:`gzarr.Array.append`; the image is as it was.
+        """
+        self._check_writable()
+        # Levels and labels may have been added since.
+        group = open_group(self._group.store, path=self._group.path, mode="r+")
+        current = Image(group, parse(group.attrs), self._number)
+        arrays = _writing("appending").append(current, frames, axis, labels or {}, method=method, lock=lock)
+        self._metadata, self._image, self._labels = current._metadata, current._image, None
+        self._arrays = dict(enumerate(arrays))
+        shape: tuple[int, ...] = arrays[0].shape
+        return shape
+
+    def update_metadata(
+        self,
+        *,
+        name: str | None = None,
+        scale: Any = None,
+        translation: Any = None,
+        units: Any = None,
+        channels: Sequence[str | Channel] | None = None,
+        colors: Mapping[int, tuple[int, int, int, int]] | None = None,
+        properties: Mapping[int, Mapping[str, Any]] | None = None,
+        lock: bool = False,
+    ) -> None:
+        """Change metadata of the image; what is not named stays. No element is touched.
+
+        It is one write of one document: readers see all of the change or none. Labels have metadata of their own:
+        change theirs as well, if they are to stay in place. Consolidated metadata of groups above, which would be
+        outdated, is removed.
+
+        Parameters
+        ----------
+        name
+            Name of the image.
+        scale, translation
+            Physical distance between the elements of level 0, and coordinates of the first one: a number for each axis,
+            or a mapping of names of axes to numbers. The other levels keep their places in elements of level 0.
+        units
+            Unit of each axis, likewise, or None for an axis without one; one text for all axes of space.
+        channels
+            Name or :class:`gzarr.ome.metadata.model.Channel` of each channel, which has its colour and its window. A
+            name keeps what the channel has besides: for other colours or windows, pass
+            ``[dataclasses.replace(c, color="00FF00") for c in image.channels]``.
+        colors
+            For label images: all colours, as for :func:`gzarr.ome.create_labels`.
+        properties
+            For label images: properties of labels, all of them. An empty mapping removes them.
+        lock
+            Whether to exclude other processes that also pass ``lock=True``, by a file lock beside the data. Threads and
+            object stores need none.
+
+        Raises
+        ------
+        ArgumentError
+            If an argument is wrong, or if the change would break a rule of the specification; nothing was changed.
+        ReadOnlyError
+            If the image or its store is read-only.
+        UnsupportedError
+            If a place is to be changed, and a level has a transformation that gzarr does not apply.
+        NodeNotFoundError, MetadataError, StoreError
+            If the image is no longer there or cannot be read, or the store fails; the old metadata is kept.
+        """
+        self._check_writable()
+        changing = _writing("changing")
+        changes = changing.Changes(
+            name=name,
+            scale=scale,
+            translation=translation,
+            units=units,
+            channels=channels,
+            colors=colors,
+            properties=properties,
+        )
+        changing.change(self, changes, lock=lock)
+        self._metadata = parse(self._group.attrs, zarr_format=self._group.zarr_format)
+        self._image = self._metadata.multiscales[self._number]
+        self._axes = self._image.axes
 
     # -- selections
 
@@ -303,6 +438,10 @@ class Image(ImageLevels):
         )
 
     def _read(self, level: int, chosen: tuple[Any, ...], out: Any, stream: Any, budget_bytes: int | None) -> Any:
+        level = self._index(level)
+        frames = self._frames(level)
+        if frames:
+            chosen = tuple(of_frames(part, frames[d]) if d in frames else part for d, part in enumerate(chosen))
         array = self.level(level)
         reader = array.oindex if any(isinstance(part, list) for part in chosen) else array
         return reader.read(chosen, out=out, stream=stream, budget_bytes=budget_bytes)
@@ -339,6 +478,11 @@ class Image(ImageLevels):
             warn(f"{place(self._group)}: axis {axis.name!r} has no unit; taken as micrometres")
             return 1.0
         return size * 1e6
+
+
+def _writing(module: str) -> Any:
+    """Return a module that changes images, known by name only: these modules make images."""
+    return import_module(f"gzarr.ome.writing.{module}")
 
 
 def _lengths(selection: tuple[Any, ...], shape: tuple[int, ...]) -> list[int]:

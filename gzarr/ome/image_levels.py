@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..arrays.array import Array
-from ..errors import ArgumentError, MetadataError, NodeTypeError
+from ..errors import ArgumentError, MetadataError, NodeNotFoundError, NodeTypeError, UnsupportedError
 from .levels import Grid, grid_by_shape, grid_of
 from .metadata.axes import axes_by_ndim
-from .nodes import child, needed, place
+from .nodes import child, needed, place, warn
 
 if TYPE_CHECKING:
     from ..hierarchy.group import Group
@@ -52,6 +53,7 @@ class ImageLevels:
             raise ArgumentError(f"{place(group)} has {len(metadata.multiscales)} images, so none has index {index}")
         self._group = group
         self._metadata = metadata
+        self._number = index
         self._image = metadata.multiscales[index]
         self._arrays: dict[int, Array] = {}
         self._axes: tuple[Axis, ...] | None = self._image.axes
@@ -193,7 +195,61 @@ class ImageLevels:
                     json_path="$..multiscales[*].axes",
                 )
             self._arrays[index] = array
+            self._compare(index)
         return array
+
+    # -- lengths of levels
+
+    def _compare(self, index: int) -> None:
+        """Warn if a level that is new here disagrees with level 0 about the length of an axis."""
+        if index == 0:
+            # Levels that were opened before may have grown since: they are opened again.
+            for other in [other for other in self._arrays if other and self._disagreement(other)]:
+                del self._arrays[other]
+        elif 0 in self._arrays and (text := self._disagreement(index)):
+            warn(f"{place(self._group)}: {text}")
+
+    def _disagreement(self, index: int, *, frames: bool = False) -> str:
+        """Return which length of a level is not that of level 0, along an axis that is not reduced; "" if none.
+
+        More frames than level 0 has are a disagreement with ``frames`` only: they are being appended, and
+        :meth:`gzarr.ome.Image.read` leaves them out.
+        """
+        for d in self._equal_axes(index):
+            first, own = self.level(0).shape[d], self._arrays[index].shape[d]
+            if first == own or (own > first and not frames and self.axis_details[d].type == "time"):
+                continue
+            return (
+                f"level {index} has {own} elements along {self.axes[d]!r}, and level 0 has {first}, at the same scale; "
+                "image.append adds to all levels, and gzarr.ome.pyramid(…, overwrite=True) makes them anew"
+            )
+        return ""
+
+    def _equal_axes(self, index: int) -> list[int]:
+        """Return the axes along which a level has the elements of level 0."""
+        transforms = self._image.datasets[index].transforms, self._image.datasets[0].transforms
+        if not all(transforms):
+            # Lengths are all that is known of such levels, so nothing can disagree with them.
+            return []
+        try:
+            scales = self.grid(index).scale, self.grid(0).scale
+        except (MetadataError, UnsupportedError):
+            return []
+        return [d for d, (a, b) in enumerate(zip(*scales, strict=True)) if math.isclose(a, b, rel_tol=1e-9)]
+
+    def _frames(self, index: int) -> dict[int, int]:
+        """Return the number of frames along each axis of time along which a level does not have those of level 0."""
+        if index == 0 or not any(axis.type == "time" for axis in self.axis_details):
+            return {}
+        self.level(index)
+        try:
+            first = self.level(0)
+        except (MetadataError, NodeNotFoundError, NodeTypeError):
+            # Other levels can be read without it.
+            return {}
+        array = self.level(index)
+        axes = [d for d in self._equal_axes(index) if self.axis_details[d].type == "time"]
+        return {d: first.shape[d] for d in axes if array.shape[d] != first.shape[d]}
 
     def grid(self, level: int) -> Grid:
         """Return scale and translation of a ``level``, given by its index.

@@ -154,3 +154,22 @@ def at_level(selection: Any, length: int, level_length: int, factor: float) -> A
     if not 0 <= index < length:
         raise SelectionError(f"index {selection} is out of bounds for an axis of {length} elements")
     return min(int(index / factor + 1e-9), level_length - 1)
+
+
+def of_frames(selection: Any, count: int) -> Any:
+    """Return a selection of a level's frames that counts those of level 0, of which there are ``count``.
+
+    Raises
+    ------
+    SelectionError
+        If there is no such frame.
+    """
+    if isinstance(selection, slice):
+        start, stop, step = selection.indices(count)
+        return slice(start, None if stop < 0 else stop, step)
+    if isinstance(selection, list):
+        return [of_frames(one, count) for one in selection]
+    index = selection + count if selection < 0 else selection
+    if not 0 <= index < count:
+        raise SelectionError(f"index {selection} is out of bounds for an axis of {count} elements")
+    return index

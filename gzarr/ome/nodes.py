@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import sys
 import warnings
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import MetadataError, NodeNotFoundError, NodeTypeError
 from ..hierarchy.group import Group
 from .metadata.parse import parse
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
+    from ..metadata.model import ZarrFormat
     from .metadata.model import OmeMetadata
     from .metadata.problems import Problem
 
@@ -21,9 +23,25 @@ class MetadataWarning(UserWarning):
     """OME metadata that break a rule of the specification, and were read all the same; the message names the rule."""
 
 
+#: Attribute of a plate without wells: its ``plate`` object. By the specification a plate has at least one well, and
+#: other readers fail at one that has none, so the first field makes a plate of the group.
+NEW_PLATE: Final = "gzarr:new-plate"
+
+
+def parsed(attributes: Mapping[str, Any], zarr_format: ZarrFormat) -> OmeMetadata:
+    """Return the OME metadata in the attributes of a group, also those of a plate that has no wells yet."""
+    metadata = parse(attributes, zarr_format=zarr_format)
+    waiting = attributes.get(NEW_PLATE)
+    if not metadata.is_empty or not isinstance(waiting, dict):
+        return metadata
+    found = parse({"ome": {"version": "0.5", "plate": {**waiting, "wells": []}}})
+    problems = tuple(problem for problem in found.problems if problem.json_path != "$.ome.plate.wells")
+    return replace(found, version="0.4" if zarr_format == 2 else "0.5", problems=problems)
+
+
 def read_metadata(group: Group) -> OmeMetadata:
     """Return the OME metadata of a group; costs no request. Broken rules are warned of."""
-    metadata = parse(group.metadata.attributes, zarr_format=group.zarr_format)
+    metadata = parsed(group.metadata.attributes, group.zarr_format)
     broken = [problem for problem in metadata.problems if problem.is_rule]
     if broken:
         warn(f"{place(group)}: {_some(broken)}")

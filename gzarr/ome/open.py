@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+import contextlib
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from ..errors import NodeTypeError, UnsupportedError
+from ..errors import ArgumentError, GzarrError, NodeTypeError, UnsupportedError
 from ..hierarchy.group import Group
 from ..hierarchy.open import open_group
+from ..stores.at_hand import is_at_hand
 from .collection import Collection
 from .image import Image, image_of
 from .labels import Labels, labels_in
@@ -28,6 +30,7 @@ def open(
     *,
     path: str = "",
     index: int = 0,
+    mode: Literal["r", "r+"] = "r",
     device: str = "auto",
     missing: Missing = "fill",
     storage_options: Mapping[str, Any] | None = None,
@@ -45,8 +48,10 @@ def open(
         Path of the node in the store, or in the group.
     index
         Which image, if the group has several (``multiscales`` of more than one item).
+    mode
+        ``"r+"`` to change elements (``image.level(0)[...] = x``), to append frames, and to change metadata.
     device, missing, storage_options
-        As for :func:`gzarr.open`; a group has its own.
+        As for :func:`gzarr.open`; a group has its own, and its own mode.
 
     Returns
     -------
@@ -66,10 +71,22 @@ def open(
     """
     if isinstance(store, Group):
         group = child_group(store, path, "node") if path else store
+        if mode == "r+" and group.read_only:
+            raise ArgumentError(
+                f"{place(group)} was opened for reading only, and a group has its own mode: open it with 'r+'"
+            )
     else:
-        group = open_group(store, path=path, device=device, missing=missing, storage_options=storage_options)
+        if mode not in ("r", "r+"):
+            raise ArgumentError(f"mode must be 'r' or 'r+', not {mode!r:.100}; gzarr.ome.create makes new images")
+        group = open_group(store, path=path, mode=mode, device=device, missing=missing, storage_options=storage_options)
     metadata = read_metadata(group)
-    return node_of(group, metadata, index)
+    node = node_of(group, metadata, index)
+    if isinstance(node, Image) and is_at_hand(group.store):
+        # Levels that disagree are warned of when they are used, and here where that costs no request.
+        with contextlib.suppress(GzarrError, OSError):
+            for level in range(len(node.multiscale.datasets)):
+                node.level(level)
+    return node
 
 
 def node_of(group: Group, metadata: OmeMetadata, index: int = 0) -> OmeNode:

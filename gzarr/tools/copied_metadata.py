@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from ..codecs.choice import AUTO
+from ..documents.json import quote
 from ..errors import ArgumentError
 from ..hierarchy.array_spec import UNDEFINED, arguments_of, new_metadata
 from ..metadata.conventions import with_extras
@@ -13,7 +15,7 @@ from ..metadata.formats import FORMATS
 from ..metadata.model import ArrayMetadata, GroupMetadata
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Sequence
 
     from ..metadata.conventions import Meaning
     from ..metadata.layout import Layout
@@ -42,6 +44,7 @@ def array_metadata(
     codecs: Any,
     meaning: Meaning,
     axes: tuple[str, ...] | None,
+    names: tuple[str | None, ...] | None = None,
 ) -> ArrayMetadata:
     """Return the metadata of the copy of an array.
 
@@ -57,14 +60,17 @@ def array_metadata(
         What the copy says of its elements.
     axes
         If the array is a level of an image, the names of that image's axes, if they are to be the dimension names.
+    names
+        Names of the array's dimensions, for chunks and shards by name.
 
     Raises
     ------
     ArgumentError
         If an argument is wrong, or if the format cannot represent the array. The message names the array.
     """
-    kept = [_is(value, KEEP) for value in (chunks, shards, codecs)]
     format = FORMATS[zarr_format]
+    chunks, shards = _by_name(metadata, names, chunks, shards)
+    kept = [_is(value, KEEP) for value in (chunks, shards, codecs)]
     if all(kept) and format.can_reuse(metadata):
         return metadata
     arguments = arguments_of(metadata)
@@ -92,6 +98,8 @@ def array_metadata(
             new_metadata(to, shape, zarr_format, layout=layout, **{**arguments, "codecs": AUTO})
             # Codecs that the caller asked for are not questioned.
             hint = "" if not kept[2] else "; other codecs would do (codecs='auto', --codecs auto)"
+        if any(isinstance(value, tuple | list) and len(value) != metadata.ndim for value in (chunks, shards)):
+            hint = "; arrays of several numbers of dimensions take them by name (chunks={'z': 16}, --chunks z=16)"
         raise ArgumentError(f"'/{at}' cannot be copied to Zarr format {zarr_format!r}: {error}{hint}") from error
     if made.dtype != metadata.dtype or made.shape != metadata.shape:
         raise ArgumentError(
@@ -99,6 +107,90 @@ def array_metadata(
             f"would become {made.dtype}"
         )
     return with_extras(made, metadata)
+
+
+def names_axes(value: Any, names: tuple[str | None, ...] | None) -> bool:
+    """Return whether chunks or shards name an axis of an array."""
+    return isinstance(value, Mapping) and any(name in value for name in names or ())
+
+
+def check_lengths(what: str, value: Any) -> None:
+    """Refuse chunks or shards by name that are no lengths; ``what`` they are is for the message.
+
+    Raises
+    ------
+    ArgumentError
+        If one is not.
+    """
+    for name, length in value.items() if isinstance(value, Mapping) else ():
+        if length is None or (
+            isinstance(length, int) and not isinstance(length, bool) and (length > 0 or length == -1)
+        ):
+            continue
+        raise ArgumentError(
+            f"{what}: lengths must be positive integers, or -1 for all of an axis, not {quote(length)} for {name!r}"
+        )
+
+
+def check_names(what: str, value: Any, known: Collection[str | None]) -> None:
+    """Refuse chunks or shards of an axis that no array has; ``known`` are the names of those that there are.
+
+    Raises
+    ------
+    ArgumentError
+        If there is one.
+    """
+    for name in value if isinstance(value, Mapping) else ():
+        if name not in known:
+            there = ", ".join(sorted(filter(None, known))[:50])
+            raise ArgumentError(
+                f"{what}: no array has an axis {quote(name)}; "
+                + (f"the axes are {there}" if there else "the arrays do not name their dimensions")
+            )
+
+
+def _by_name(
+    metadata: ArrayMetadata, names: tuple[str | None, ...] | None, chunks: Any, shards: Any
+) -> tuple[Any, Any]:
+    """Return the chunks and shards of an array for those by name: of its own axes, cut to its shape.
+
+    Along axes that are not named, and in arrays without such axes, they are what they are. An array without shards has
+    shards of one chunk along axes that are not named.
+    """
+    if not isinstance(chunks, Mapping) and not isinstance(shards, Mapping):
+        return chunks, shards
+    own = arguments_of(metadata)
+    sizes = [max(n, 1) for n in metadata.shape]
+    if isinstance(chunks, Mapping):
+        if not names_axes(chunks, names):
+            chunks = KEEP
+        else:
+            lengths = [_length(chunks, *one) for one in zip(names or (), own["chunks"], sizes, strict=True)]
+            chunks = _cut(lengths, metadata.shape)
+    if isinstance(shards, Mapping):
+        inner = own["chunks"] if _is(chunks, KEEP) else chunks
+        if not names_axes(shards, names):
+            shards = KEEP
+        elif _is(inner, AUTO) or not all(isinstance(c, int) for c in inner):
+            raise ArgumentError("shards by name need chunks of given lengths; pass them by name, too")
+        else:
+            before = inner if own["shards"] is None else own["shards"]
+            whole = [-(-n // c) * c for n, c in zip(sizes, inner, strict=True)]
+            lengths = [_length(shards, *one) for one in zip(names or (), before, whole, strict=True)]
+            shards = _cut(lengths, [n and most for n, most in zip(metadata.shape, whole, strict=True)])
+    return chunks, shards
+
+
+def _cut(lengths: Sequence[Any], most: Sequence[int]) -> tuple[Any, ...]:
+    """Return lengths that are no longer than an array; along an axis without elements, which will grow, as they are."""
+    return tuple(min(c, n) if n and isinstance(c, int) else c for c, n in zip(lengths, most, strict=True))
+
+
+def _length(given: Mapping[str, Any], name: str | None, now: Any, whole: int) -> Any:
+    if name is None or name not in given:
+        return now
+    length = given[name]
+    return whole if length is None or length == -1 else length
 
 
 def _is(value: Any, word: str) -> bool:

@@ -38,7 +38,7 @@ from ..stores.places import place_of
 from ..stores.places_read import check_apart
 from ..stores.resolve import as_store
 from .consolidate import consolidate_metadata
-from .copied_metadata import KEEP, array_metadata, group_metadata
+from .copied_metadata import KEEP, array_metadata, check_lengths, check_names, group_metadata, names_axes
 from .copy_array import ArrayCopy
 from .processes import as_executor, check_shared
 
@@ -70,6 +70,8 @@ class Copy:
         By path in the source, what some reader will no longer see, with ``lossy``; also among the changes.
     consolidated
         Paths in the target of the groups whose metadata is consolidated, as in the source.
+    by_name
+        Paths in the source of the arrays whose chunks or shards were given by the names of their axes.
     """
 
     def __init__(
@@ -89,6 +91,7 @@ class Copy:
         self._given = given
         self._path = path
         self._location = location
+        self.by_name: frozenset[str] = frozenset()
         self._erase = False
         self._resume = False
         self.groups = groups
@@ -306,7 +309,9 @@ def copy(
         Zarr format of the copy; None for that of the source.
     chunks, shards, codecs
         As for :func:`gzarr.create_array`, or ``"keep"`` for those of the source. In formats without shards, ``"keep"``
-        turns inner chunks into chunks.
+        turns inner chunks into chunks. ``chunks`` and ``shards`` may also map names of axes to lengths, such as
+        ``{"z": 16, "y": 64, "x": -1}``: these are cut to the shape of each array, all else is kept. Axes have the names
+        of dimensions, or those of the OME-Zarr image that an array is a level of.
     device
         Device that decodes and encodes: ``"cpu"``, ``"cuda"``, ``"cuda:N"`` or ``"auto"``.
     overwrite
@@ -423,6 +428,8 @@ def prepare_copy(
         raise ArgumentError(f"budget_bytes must be a positive integer, not {budget_bytes!r}")
     check_zarr_format(zarr_format, optional=True)
     resolve_device(device)
+    check_lengths("chunks", chunks)
+    check_lengths("shards", shards)
     root = _open(source, path, source_options, allow_pickle=allow_pickle)
     target_format = zarr_format or root.zarr_format
     format = FORMATS[target_format]
@@ -442,6 +449,8 @@ def prepare_copy(
     arrays: list[ArrayCopy] = []
     changes: dict[str, list[str]] = {}
     losses: dict[str, list[str]] = {}
+    known: set[str | None] = set()
+    by_name: set[str] = set()
     nodes = dict(_nodes(root))
     conventions = Conventions(root.zarr_format, target_format, nodes)
     for below, metadata in nodes.items():
@@ -459,9 +468,21 @@ def prepare_copy(
                 "lossy=True (--lossy) copies it nevertheless"
             )
         wanted: tuple[Any, Any, Any] = (KEEP, KEEP, KEEP) if at in kept_arrays else (chunks, shards, codecs)
+        names = conventions.names(below, metadata)
         made = array_metadata(
-            metadata, at, to, target_format, location.layout, *wanted, meaning=meaning, axes=conventions.axes(below)
+            metadata,
+            at,
+            to,
+            target_format,
+            location.layout,
+            *wanted,
+            meaning=meaning,
+            axes=conventions.axes(below),
+            names=names,
         )
+        known.update(names or ())
+        if any(names_axes(value, names) for value in wanted[:2]):
+            by_name.add(at)
         if meaning.losses:
             losses[f"/{at}"] = meaning.losses
         absent = ["absent chunks are stored"] if meaning.writes_absent else []
@@ -482,12 +503,15 @@ def prepare_copy(
                 budget_bytes=budget_bytes,
             )
         )
+    for what, value in (("chunks", chunks), ("shards", shards)):
+        check_names(what, value, known)
     consolidated = []
     if format.consolidated_document is not None:
         below_of = {join_path(target, below): below for below in nodes}
         consolidated = [path for path in groups if _is_consolidated(root, below_of[path])]
     formats = root.zarr_format, target_format
     planned = Copy(store, target, location, groups, arrays, dest, formats, changes, losses, consolidated)
+    planned.by_name = frozenset(by_name)
     planned.check_free(overwrite=overwrite, resume=resume)
     return planned
 

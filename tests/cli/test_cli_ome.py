@@ -23,7 +23,7 @@ def plate(tmp_path):
     root = gzarr.create_group(tmp_path, attributes={"ome": {"version": "0.5", **PLATE}})
     well = root.create_group("A/1", attributes={"ome": {"version": "0.5", "well": {"images": [{"path": "0"}]}}})
     image = well.create_group("0", attributes={"ome": {"version": "0.5", **IMAGE}})
-    image.create_array("0", data=np.zeros((2, 8, 9), "u1"), chunks=(1, 8, 9))
+    image.create_array("0", data=np.zeros((2, 8, 9), "u1"), chunks=(1, 8, 9), dimension_names=list("cyx"))
     image.create_group("labels", attributes={"ome": {"version": "0.5", "labels": ["nuclei"]}})
     return tmp_path
 
@@ -55,7 +55,7 @@ def test_strict(plate, capsys):
     assert main(["info", str(plate), "--strict"]) == 1
     assert "/A/1/0/labels OME: $.ome.labels[0]: 'nuclei' is not there" in capsys.readouterr().out
     gzarr.create_group(plate, path="A/1/0/labels/nuclei", attributes={"ome": {"version": "0.5", **LABEL}})
-    gzarr.create_array(plate, path="A/1/0/labels/nuclei/0", data=np.zeros((2, 8, 9), "u1"))
+    gzarr.create_array(plate, path="A/1/0/labels/nuclei/0", data=np.zeros((2, 8, 9), "u1"), dimension_names=list("cyx"))
     assert main(["info", str(plate), "--strict"]) == 0
     path = plate / "A/1/0/zarr.json"
     document = json.loads(path.read_text())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import threading
@@ -16,6 +17,7 @@ from support.counting_store import CountingStore
 from support.whole_levels import Computed, whole_levels
 
 import gzarr
+from gzarr.cli.main import main
 from gzarr.errors import ArgumentError, GzarrError
 from gzarr.ome.writing import building
 from gzarr.ome.writing.gaussian import smoothed_box
@@ -272,3 +274,35 @@ def test_a_failed_pyramid_leaves_level_0() -> None:
     image = gzarr.ome.pyramid(store, levels=4, overwrite=True)
     expected = whole_levels(data, [HALVES] * 3, "mean")
     check([image.level(i).read() for i in range(4)], expected)
+
+
+def test_dimensions_of_a_plain_array_get_the_names_of_the_axes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = volume((40, 40))
+    gzarr.create_array(tmp_path, path="raw", data=data, chunks=16, attributes={"own": 1})
+    image = gzarr.ome.pyramid(tmp_path, path="raw", axes="yx")
+    for level in image.levels:
+        assert level.array.dimension_names == ("y", "x")
+        assert zarr.open_array(tmp_path / level.array.path, mode="r").metadata.dimension_names == ("y", "x")
+    assert len(image.levels) > 1
+    assert image.level(0).attrs == {"own": 1}
+    np.testing.assert_array_equal(image.level(0)[...], data)
+    assert main(["info", "--strict", str(tmp_path)]) == 0
+    other = {"dimension_names": ("a", "b"), "chunks": 16}
+    gzarr.create_array(tmp_path, path="b/raw", data=data, **other)
+    with pytest.raises(ArgumentError, match="names its dimensions a, b, and axes= says y, x"):
+        gzarr.ome.pyramid(tmp_path, path="b/raw", axes="yx")
+    # Absent names, and a level that lacks rows, are found.
+    document = json.loads((tmp_path / "raw_1/zarr.json").read_text())
+    del document["dimension_names"]
+    document["shape"][0] -= 3
+    (tmp_path / "raw_1/zarr.json").write_text(json.dumps(document))
+    document = json.loads((tmp_path / "zarr.json").read_text())
+    document["attributes"]["ome"]["multiscales"][0]["datasets"][1]["coordinateTransformations"][0]["scale"][0] = 1
+    (tmp_path / "zarr.json").write_text(json.dumps(document))
+    capsys.readouterr()
+    assert main(["info", "--strict", str(tmp_path)]) == 1
+    report = capsys.readouterr().out
+    assert "level 'raw_1' must have the names of the axes as dimension names, and has none" in report
+    assert "level 1 has 17 elements along 'y', and level 0 has 40" in report

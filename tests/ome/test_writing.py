@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
+import inspect
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,9 +12,11 @@ import pytest
 import zarr
 
 import gzarr
+from gzarr.cli.main import main
 from gzarr.errors import ArgumentError, NodeTypeError, ReadOnlyError
 from gzarr.ome.metadata.model import Acquisition, Axis, Channel, Window
 from gzarr.ome.metadata.parse import parse
+from gzarr.ome.writing.new_image import ImageArguments
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -351,3 +356,136 @@ def test_zip_archives(tmp_path: Any) -> None:
     image = gzarr.ome.open(tmp_path / "a.zip")
     assert len(image.levels) == 3
     np.testing.assert_array_equal(image.read(level=0), DATA[0])
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_plate_without_wells(version: str, tmp_path: Path) -> None:
+    """It is one to gzarr only: the specification wants at least one well."""
+    made = gzarr.ome.create_plate(tmp_path, rows="AB", columns=[1, 2], name="P", version=version)
+    group = gzarr.open_group(tmp_path)
+    assert parse(group.attrs, zarr_format=group.zarr_format).is_empty
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        plate = gzarr.ome.open(tmp_path)
+    for found in (made, plate):
+        assert (found.rows, found.columns, found.name, len(found)) == (("A", "B"), ("1", "2"), "P", 0)
+        assert found.metadata.version == version
+    assert main(["info", "--strict", str(tmp_path)]) == 0
+    copied: dict[str, Any] = {}
+    gzarr.copy(tmp_path, copied, zarr_format=3 if version == "0.4" else 2, progress=False)
+    for store in (tmp_path, copied):
+        gzarr.ome.create_field(store, "B", 1, DATA[0], axes="zyx", levels=1)
+        group = gzarr.open_group(store)
+        check_rules(group, "plate", parse(group.attrs).version)
+        assert set(group.attrs) <= {"ome", "plate"}
+        assert list(gzarr.ome.open(store)) == ["B/1"]
+        assert gzarr.ome.open(store).name == "P"
+
+
+def test_labels_of_64_bits() -> None:
+    """They are integers in documents and when they are read, and colours are checked before an element is written."""
+    low, high = 2**60, 2**60 + 1
+    labels = np.full((8, 8), high, "u8")
+    labels[0, 0] = low
+    store: dict[str, Any] = {}
+    gzarr.ome.create(store, labels.astype("u2"), axes="yx", levels=1)
+    red, green = (255, 0, 0, 255), (0, 255, 0, 255)
+    colors = {np.uint64(low): red, high: green, 2**64 - 1: red, 1: green}
+    gzarr.ome.create_labels(store, "one", labels, colors=colors)
+    image = gzarr.ome.open(store).labels["one"]
+    values = [color.value for color in image.image_label.colors]
+    assert values == [low, high, 2**64 - 1, 1]
+    assert all(type(value) is int for value in values)
+    assert not [problem for problem in image.metadata.problems if problem.is_rule]
+    assert ome(image.group)["image-label"]["colors"][1] == {"label-value": high, "rgba": list(green)}
+    np.testing.assert_array_equal(image.read(), labels)
+    documents = {"image-label": {"colors": [{"label-value": 3.0}, {"label-value": 2.0**63}, {"label-value": 0.5}]}}
+    found = parse(documents).image_label
+    assert found is not None
+    assert [repr(color.value) for color in found.colors] == ["3", str(2**63), "0.5"]
+    before = dict(store)
+    for wrong in ({1: (0, 0, 0, 256)}, {1: (0, 0, 0)}, {1: 3}, {0.5: red}, {"1": red}, {1: (0.5, 0, 0, 0)}):
+        with pytest.raises(ArgumentError, match=r"from 0 to 255|labels are integers"):
+            gzarr.ome.create_labels(store, "two", labels, colors=wrong)
+        assert store == before
+
+
+def test_shapes_of_labels() -> None:
+    store: dict[str, Any] = {}
+    gzarr.ome.create(store, DATA, axes="czyx", scale=(1, 2, 0.5, 0.25), levels=2)
+    labels = (DATA[0] // 5000).astype("i4")
+    made = gzarr.ome.create_labels(store, "no_channels", labels)
+    assert (made.axes, made.scale) == (("z", "y", "x"), (2, 0.5, 0.25))
+    whole = gzarr.ome.create_labels(store, "one_channel", labels[None])
+    assert (whole.axes, whole.shape) == (("c", "z", "y", "x"), (1, 20, 30, 40))
+    flat = gzarr.ome.create_labels(store, "flat", labels[:1])
+    assert flat.shape == (1, 30, 40)
+    before = dict(store)
+    with pytest.raises(ArgumentError, match=r"such as axes='yx'"):
+        gzarr.ome.create_labels(store, "other", labels[0])
+    for wrong, axes in ((labels[:, :29], None), (labels[:2], "zyx"), (DATA[:, :, :, :39].astype("i4"), None)):
+        with pytest.raises(ArgumentError, match="or 1 if they hold for all of that axis"):
+            gzarr.ome.create_labels(store, "other", wrong, axes=axes)
+    with pytest.raises(ArgumentError, match="have 31 elements along 'y', and the image has 30"):
+        gzarr.ome.create_labels(store, "other", shape=(20, 31, 40), dtype="u4")
+    assert store == before
+
+
+@pytest.mark.parametrize("by_pyramid", [False, True])
+@pytest.mark.parametrize("factors", [[2, 2, 2], [3, 2, 4], [{"x": 4}, 3]])
+def test_nearest_elements_are_where_they_were_taken(factors: Any, by_pyramid: bool) -> None:
+    """Values of a ramp are the coordinates of its elements."""
+    ramp = (100 + 0.5 * np.arange(96)).astype("f8")
+    data = np.broadcast_to(ramp, (96, 96)).copy()
+    store: dict[str, Any] = {}
+    place = {"axes": "yx", "scale": (2, 0.5), "translation": (0, 100), "chunks": 8}
+    if by_pyramid:
+        gzarr.ome.create(store, data, levels=1, **place)
+        image = gzarr.ome.pyramid(store, method="nearest", factors=factors)
+    else:
+        image = gzarr.ome.create(store, data, method="nearest", factors=factors, **place)
+    assert len(image.levels) == len(factors) + 1
+    for level in range(len(image.levels)):
+        field = image.to_xarray(level)
+        np.testing.assert_allclose(field.values[0], field.coords["x"].values)
+    check_rules(image.group, "image", "0.5")
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_own_attributes_survive(version: str) -> None:
+    store: dict[str, Any] = {}
+    options = {"axes": "zyx", "levels": 2, "version": version}
+    image = gzarr.ome.create(store, DATA[0], channels=["a"], path="a", **options)
+    gzarr.ome.create_labels(store, "cells", DATA[0].astype("u4"), path="a")
+    image.group.attrs["own"] = {"microscope": 7}
+    image.labels["cells"].group.attrs["by"] = "hand"
+    gzarr.ome.create_labels(store, "cells", DATA[0].astype("u4"), path="a", overwrite=True)
+    assert gzarr.ome.open(store, path="a").labels["cells"].group.attrs["by"] == "hand"
+    again = gzarr.ome.create(store, DATA[1], path="a", overwrite=True, **options)
+    assert again.group.attrs["own"] == {"microscope": 7}
+    assert set(again.group.attrs) == {"own", "ome" if version == "0.5" else "multiscales"}
+    assert not again.channels
+    assert not again.labels
+    alone: dict[str, Any] = {}
+    gzarr.ome.create(alone, DATA[0], **options).group.attrs["own"] = 1
+    other = gzarr.ome.create(alone, DATA[1], overwrite=True, axes="zyx", version="0.5", levels=1)
+    assert set(other.group.attrs) == {"own", "ome"}
+    # What is no image is erased as a whole.
+    gzarr.create_group(store, path="b", attributes={"own": 1}, zarr_format=2 if version == "0.4" else 3)
+    assert "own" not in gzarr.ome.create(store, DATA[0], path="b", overwrite=True, **options).group.attrs
+    gzarr.ome.create_plate(store, path="p", rows="A", columns=[1], version=version)
+    field = gzarr.ome.create_field(store, "A", 1, DATA[0], path="p", axes="zyx", levels=1, field="0")
+    field.group.attrs["own"] = 1
+    field = gzarr.ome.create_field(store, "A", 1, DATA[0], path="p", axes="zyx", levels=1, field="0", overwrite=True)
+    assert field.group.attrs["own"] == 1
+    next_one = gzarr.ome.create_field(store, "A", 1, DATA[0], path="p", axes="zyx", levels=1, overwrite=True)
+    assert (next_one.group.basename, "own" in next_one.group.attrs) == ("1", False)
+
+
+def test_arguments_of_new_images() -> None:
+    """The value that carries them has those of create, with the same defaults."""
+    given = {name: p.default for name, p in inspect.signature(gzarr.ome.create).parameters.items()}
+    assert [given.pop(name) for name in ("store", "data", "axes")][1] is None
+    known = {field.name: field.default for field in dataclasses.fields(ImageArguments)}
+    assert known.pop("axes") is dataclasses.MISSING
+    assert known == given

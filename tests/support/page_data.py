@@ -405,6 +405,9 @@ def _images(here: Here) -> Iterator[None]:
 def _new_images(here: Here) -> Iterator[None]:
     volume = np.arange(2 * 20 * 200 * 300, dtype="u2").reshape(2, 20, 200, 300)
     here.names.update(gzarr=gzarr, volume=volume, labels=(volume // 9000).astype("i4"))
+    frames = volume[0, :5]
+    masks = (frames > 100).astype("u4")
+    here.names.update(first_frames=frames[:3], first_masks=masks[:3], frame=frames[3], mask=masks[4])
     gzarr.ome.create("image.ome.zarr", volume[0], axes="zyx", levels=1)
     gzarr.create_array("data.zarr", path="raw", data=volume[0])
     yield
@@ -414,6 +417,11 @@ def _new_images(here: Here) -> Iterator[None]:
     assert gzarr.ome.open("image.ome.zarr").level(1).shape == (20, 100, 150)
     assert len(gzarr.ome.open("image.ome.zarr").levels) == 4
     assert list(gzarr.ome.open("plate.ome.zarr")) == ["B/3"]
+    movie = gzarr.ome.open("movie.ome.zarr")
+    assert [level.shape[0] for level in (*movie.levels, *movie.labels["cells"].levels)] == [5] * 6
+    assert (image.name, image.scale, image.channels[0].color) == ("embryo 7", (1, 2.5, 0.5, 0.5), "00FFFF")
+    assert [channel.label for channel in image.channels] == ["DAPI", "mCherry"]
+    assert image.labels["nuclei"].image_label.properties == ({"label-value": 1, "class": "mitotic"},)
 
 
 #: By page, or page and heading.

@@ -70,8 +70,11 @@ def group_documents(metadata: GroupMetadata) -> dict[str, dict[str, Any]]:
 
 
 def _updated(metadata: ArrayMetadata) -> dict[str, Any]:
-    """Return the array's existing document with its current shape, chunks and attributes."""
+    """Return the array's existing document with its current shape, chunks, attributes and names of dimensions."""
     document = _with_attributes(metadata.document, metadata.attributes)
+    names = metadata.dimension_names
+    if names is not None and document.get("dimension_names") != list(names):
+        document["dimension_names"] = list(names)
     document["shape"] = list(metadata.shape)
     if plugin_of_grid(document) is not None:
         # The shape is all that a plugin's grid depends on, besides its own configuration.

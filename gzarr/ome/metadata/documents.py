@@ -25,6 +25,10 @@ if TYPE_CHECKING:
 
 #: Versions that are written.
 WRITTEN: Final = ("0.4", "0.5")
+#: All members of attributes that are of OME-Zarr, in any version.
+MEMBERS: Final = frozenset(
+    ("ome", "multiscales", "omero", "image-label", "labels", "plate", "well", "bioformats2raw.layout", "series")
+)
 
 
 def to_attributes(metadata: OmeMetadata, version: Literal["0.4", "0.5"] | None = None) -> dict[str, Any]:

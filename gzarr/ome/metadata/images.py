@@ -211,9 +211,17 @@ def image_label(part: Part, version: Version) -> ImageLabel:
 
 
 def _label_color(part: Part) -> LabelColor:
-    value = part.object().needed("label-value", lambda number: number.number())
+    value = part.object().needed("label-value", _label_value)
     rgba = part.optional("rgba", _rgba)
     return LabelColor(value, rgba)
+
+
+def _label_value(part: Part) -> int | float:
+    """Return a label: labels of 64 bits are not exact as floats."""
+    number = part.number()
+    if isinstance(part.value, int):
+        return part.value
+    return int(number) if number.is_integer() else number
 
 
 def _rgba(part: Part) -> tuple[int, int, int, int]:

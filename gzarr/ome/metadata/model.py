@@ -187,9 +187,12 @@ class Omero:
 
 @dataclass(frozen=True, slots=True)
 class LabelColor:
-    """Colour of the elements with one value: red, green, blue, alpha from 0 to 255; None if the document has none."""
+    """Colour of the elements with one value: red, green, blue, alpha from 0 to 255; None if the document has none.
 
-    value: float
+    The value is an integer, as labels are, unless a document has a fraction there.
+    """
+
+    value: int | float
     rgba: tuple[int, int, int, int] | None = None
 
 

@@ -177,5 +177,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, bool) or value is None or isinstance(value, str):
         return value
     if isinstance(value, float):
-        return int(value) if value.is_integer() and abs(value) < 1e15 else repr(value)
-    return value if isinstance(value, int) and abs(value) < 10**15 else f"{type(value).__name__} {hash(value)}"
+        return int(value) if value.is_integer() else repr(value)
+    # Longer ones than floats can be, which Python may refuse to write in digits.
+    return value if isinstance(value, int) and value.bit_length() <= 1024 else f"{type(value).__name__} {hash(value)}"

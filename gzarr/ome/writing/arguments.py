@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import operator
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from numbers import Real
@@ -11,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 from ...documents.json import quote
 from ...errors import ArgumentError
 from ..metadata.documents import WRITTEN, to_attributes
-from ..metadata.model import Axis, Channel, OmeMetadata, Omero, Window
+from ..metadata.model import Axis, Channel, LabelColor, OmeMetadata, Omero, Window
 from ..metadata.parse import parse
 
 if TYPE_CHECKING:
@@ -25,6 +27,7 @@ Written: TypeAlias = Literal["0.4", "0.5"]
 _TYPES: Final = {"t": "time", "c": "channel", "z": "space", "y": "space", "x": "space"}
 #: Colours of channels for which none is given: distinct on black, for most eyes.
 _COLORS: Final = ("FFFFFF", "00FF00", "FF00FF", "00FFFF", "FFFF00", "FF0000", "0000FF")
+_HEX: Final = re.compile("[0-9A-Fa-f]{6}")
 #: Bytes of a level that are looked at, for the values that a channel has.
 _LOOK_BYTES: Final = 16 << 20
 
@@ -136,6 +139,10 @@ def omero_of(channels: Any, description: Description, shape: tuple[int, ...], dt
     if isinstance(channels, str) or not hasattr(channels, "__iter__"):
         raise ArgumentError(f"channels must be a list of names or Channel, not {quote(channels)}")
     given = list(channels)
+    for channel in given:
+        color = channel.color if isinstance(channel, Channel) else None
+        if color is not None and not _HEX.fullmatch(str(color)):
+            raise ArgumentError(f"colours of channels are six hexadecimal digits, such as '00FF00', not {quote(color)}")
     count = next((n for n, axis in zip(shape, description.axes, strict=True) if axis.type == "channel"), 1)
     if len(given) != count or not all(isinstance(c, str | Channel) for c in given):
         raise ArgumentError(f"channels must be {count} names or Channel, one for each channel, not {quote(given)}")
@@ -189,6 +196,43 @@ def shown(omero: Omero | None, given: Any, description: Description, level: Arra
                 channel = replace(channel, window=replace(channel.window, start=low, end=max(high, low + 1)))
         channels.append(channel)
     return replace(omero, channels=tuple(channels))
+
+
+def label_value(value: Any) -> int:
+    """Return a label.
+
+    Raises
+    ------
+    ArgumentError
+        If it is no integer.
+    """
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise ArgumentError(f"labels are integers, not {quote(value)}") from None
+
+
+def label_colors(given: Any) -> tuple[LabelColor, ...]:
+    """Return the colours of labels.
+
+    Raises
+    ------
+    ArgumentError
+        If a label is no integer, or a colour is not four integers from 0 to 255.
+    """
+    if given is not None and not isinstance(given, Mapping):
+        raise ArgumentError(f"colors must map labels to colours, not {quote(given)}")
+    found = []
+    for value, color in (given or {}).items():
+        try:
+            red, green, blue, alpha = map(operator.index, color)
+        except (TypeError, ValueError):
+            raise ArgumentError(
+                "colors must map labels to four integers from 0 to 255 (red, green, blue, alpha), not "
+                f"{quote(value)} to {quote(color)}"
+            ) from None
+        found.append(LabelColor(label_value(value), (red, green, blue, alpha)))
+    return tuple(found)
 
 
 def checked_attributes(metadata: OmeMetadata, version: Written) -> dict[str, Any]:

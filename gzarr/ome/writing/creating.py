@@ -2,43 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from ...arrays.array import Array
 from ...codecs.choice import AUTO
 from ...documents.json import quote
-from ...engines.cuda.devices import current
 from ...errors import ArgumentError
-from ...hierarchy.create import create_group
-from ...hierarchy.open import open_group
-from ...metadata.to_documents import check_shape
+from ...hierarchy.open import open_array, open_group
 from ...nodes.change import writable
-from ...progress import watch
 from ...stores.base import flushing
 from ...stores.keys import join_path, normalize_path
-from ...stores.places import place_of
-from ...stores.places_read import check_apart
-from ...stores.resolve import as_store
-from ..image import Image
-from ..metadata.documents import to_attributes
-from ..metadata.model import ImageLabel, LabelColor, Multiscale, OmeMetadata
+from ..metadata.model import ImageLabel, OmeMetadata
 from ..metadata.parse import parse
-from .arguments import check_version, checked_attributes, describe, omero_of, shown
+from .arguments import checked_attributes, label_colors
 from .building import DEFAULT_BUDGET_BYTES
-from .downsample import check_method
 from .existing import along, described_by, factors_of, image_of
-from .new_levels import Layout, Work, check_layout, chosen_chunks, dataset, new_level
-from .plan import plan_levels
+from .new_image import ImageArguments, NewImage, elements_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from ...hierarchy.group import Group
     from ...stores.resolve import StoreLike
-    from .arguments import Written
+    from ..image import Image
+    from ..metadata.model import Multiscale
+    from .arguments import Description, Written
     from .plan import Shape
 
 
@@ -86,8 +73,8 @@ def create(
         Those of level 0, without ``data``.
     scale, translation
         Physical distance between the elements, and coordinates of the first one: a number for each axis, or a mapping
-        of names of axes to numbers. 1 and 0 by default. Further levels have translations of half the difference of
-        their spacing to that of level 0.
+        of names of axes to numbers. 1 and 0 by default. Further levels have the translation of the middle of the
+        elements that become their first one, or with ``method="nearest"`` of the one that is taken.
     units
         Unit of each axis, as ``scale``, such as ``"micrometer"``; one text for all axes of space.
     channels
@@ -115,7 +102,8 @@ def create(
         ``"nearest"``, ``"mode"`` (for labels) or ``"gaussian"``, which reads each level again to make the next one. At
         odd edges, the last elements are made of those that are there.
     overwrite
-        Whether an existing node is erased first, with everything below it.
+        Whether an existing node is erased first, with everything below it. Attributes of an image that are not of
+        OME-Zarr stay.
     budget_bytes
         Approximate limit of the memory used, whatever the size of the image.
     progress
@@ -143,10 +131,7 @@ def create(
     >>> [level.shape for level in image.levels]
     [(100, 256, 256), (100, 128, 128), (100, 64, 64)]
     """
-    return create_claimed(
-        store,
-        data,
-        None,
+    wanted = ImageArguments(
         axes=axes,
         path=path,
         shape=shape,
@@ -168,99 +153,7 @@ def create(
         progress=progress,
         storage_options=storage_options,
     )
-
-
-def create_claimed(
-    store: StoreLike,
-    data: Any,
-    claim: Callable[[], Group] | None,
-    *,
-    axes: Any,
-    path: str = "",
-    shape: Any = None,
-    dtype: Any = None,
-    scale: Any = None,
-    translation: Any = None,
-    units: Any = None,
-    channels: Any = None,
-    name: str | None = None,
-    version: Written = "0.5",
-    chunks: Any = AUTO,
-    shards: Any = None,
-    codecs: Any = AUTO,
-    levels: Any = AUTO,
-    factors: Any = None,
-    method: str = "mean",
-    overwrite: bool = False,
-    budget_bytes: int = DEFAULT_BUDGET_BYTES,
-    progress: bool = True,
-    storage_options: Mapping[str, Any] | None = None,
-) -> Image:
-    """Create an image as :func:`create` does, in a group that ``claim`` creates once all arguments are checked.
-
-    Without ``claim``, that is one at ``path``; otherwise ``path`` is only for messages.
-    """
-    zarr_format = check_version(version)
-    source, shape, dtype = _elements(data, shape, dtype)
-    if source is None and (levels != AUTO or factors is not None):
-        raise ArgumentError("without data, only level 0 is made; pass levels= and factors= to gzarr.ome.pyramid later")
-    description = describe(len(shape), axes, scale, translation, units)
-    check_method(method, dtype)
-    own_chunks, own_shards = chosen_chunks(shape, description.space, dtype.itemsize, chunks, shards)
-    below = []
-    if source is not None:
-        below = plan_levels(
-            shape, description.names, description.space, description.spacing, own_chunks, levels, factors
-        )
-    everything = [(1,) * len(shape), *(level.scale for level in below)]
-    image = Multiscale(
-        description.axes,
-        tuple(
-            dataset(str(i), description.spacing, description.origin, scale_of) for i, scale_of in enumerate(everything)
-        ),
-        name=name,
-        type=method if below else None,
-        metadata={"method": "gzarr.ome.create"} if below else None,
-    )
-    if hasattr(channels, "__iter__") and not isinstance(channels, str):
-        channels = list(channels)
-    metadata = OmeMetadata(version, (image,), omero=omero_of(channels, description, shape, dtype))
-    checked_attributes(metadata, version)
-    options: dict[str, Any] = {"codecs": codecs, "zarr_format": zarr_format, "chunk_key_encoding": "/"}
-    if zarr_format == 3:
-        options["dimension_names"] = description.names
-
-    opened, base = as_store(store, "w" if overwrite else "a", storage_options)
-    where = join_path(base, normalize_path(path))
-    target = writable(opened, f"'/{where}'")
-    layout = Layout(own_chunks, own_shards, options)
-    check_layout(join_path(where, "0"), shape, dtype, layout)
-    if overwrite:
-        check_apart(
-            source,
-            place_of(target, where),
-            operation="ome.create",
-            instead="write it to another path, or read the elements into memory first",
-        )
-    with flushing(store, target):
-        if claim is None:
-            group = create_group(target, path=where, zarr_format=zarr_format, overwrite=overwrite)
-        else:
-            group = claim()
-        device = _device_of(source)
-        first, *others = [
-            new_level(target, join_path(group.path, str(i)), size, dtype, layout, device)
-            for i, size in enumerate([shape, *(level.shape for level in below)])
-        ]
-        if source is not None:
-            work = Work(source, first, below, others, method=method, budget_bytes=budget_bytes)
-            steps = work.steps()
-            for _ in watch(steps, "writing the image", lambda: work.total) if progress else steps:
-                pass
-            smallest = others[-1] if others else first
-            metadata = replace(metadata, omero=shown(metadata.omero, channels, description, smallest))
-        group.attrs.update(to_attributes(metadata, version))
-    return Image(group, parse(group.attrs))
+    return NewImage(store, data, wanted).write()
 
 
 def create_labels(
@@ -290,10 +183,11 @@ def create_labels(
     data
         Labels, as for :func:`create`: integers.
     axes, scale, translation
-        As for :func:`create`; by default those of the image. Labels may have fewer axes: ``axes="zyx"`` takes what the
-        image says of these.
+        As for :func:`create`; by default those of the image, without that of channels if the labels have one dimension
+        less. ``axes="zyx"`` takes what the image says of these. Along each axis, labels have as many elements as the
+        image, or 1.
     colors
-        Red, green, blue and alpha, from 0 to 255, of some labels.
+        Red, green, blue and alpha, from 0 to 255, of some labels, which are integers.
     method
         As for :func:`create`. The default, ``"mode"``, gives each element the most frequent label, and of several the
         smallest.
@@ -315,7 +209,8 @@ def create_labels(
     Raises
     ------
     ArgumentError
-        As for :func:`create`; also if labels are no integers, or are not named by one segment of a path.
+        As for :func:`create`; also if labels are no integers, are not named by one segment of a path, or have another
+        shape than the image; nothing was changed.
     NodeNotFoundError, NodeTypeError
         If there is no image at ``path``.
     ReadOnlyError, DeviceError, StoreError, ChunkError
@@ -325,68 +220,83 @@ def create_labels(
         raise ArgumentError(f"{wrong}= is not for labels: they have the levels of the image")
     if not name or normalize_path(name) != name or "/" in name:
         raise ArgumentError(f"labels need a name without slashes, not {quote(name)}")
-    dtype = _elements(data, arguments.get("shape"), arguments.get("dtype"))[2]
+    _, shape, dtype = elements_of(data, arguments.get("shape"), arguments.get("dtype"))
     if dtype.kind not in "iu":
         raise ArgumentError(f"labels are integers, not {dtype}")
     image = open_group(store, path=path, mode="r+", storage_options=storage_options)
     target = writable(image.store, image.name)
     found, version = image_of(image)
-    own = described_by(found)
-    if axes is not None:
-        own = along(own, axes)
+    own = _fitting(described_by(found), axes, shape)
+    _check_shape(image, found, own, shape)
     if data is not None:
         # The specification wants as many levels as the image has.
-        arguments = {**arguments, "factors": factors_of(found, axes)}
+        arguments = {**arguments, "factors": factors_of(found, own.axes)}
     labels_path = join_path(image.path, "labels")
+    wanted = ImageArguments(
+        path=join_path(labels_path, name),
+        axes=list(own.axes),
+        scale=own.spacing if scale is None else scale,
+        translation=own.origin if translation is None else translation,
+        version=version,
+        method=method,
+        overwrite=overwrite,
+        **arguments,
+    )
+    planned = NewImage(target, data, wanted, image_label=ImageLabel(colors=label_colors(colors), source="../../"))
     with flushing(store, target):
-        created = create(
-            target,
-            data,
-            path=join_path(labels_path, name),
-            axes=list(own.axes),
-            scale=own.spacing if scale is None else scale,
-            translation=own.origin if translation is None else translation,
-            version=version,
-            method=method,
-            overwrite=overwrite,
-            **arguments,
-        )
-        group = created.group
-        written = parse(group.attrs)
-        rgba = tuple(LabelColor(value, color) for value, color in (colors or {}).items())
-        label = ImageLabel(colors=rgba, source="../../")
-        group.attrs.update(checked_attributes(replace(written, image_label=label), version))
-
-        def listing(found: dict[str, Any]) -> dict[str, Any]:
-            listed = parse(found).labels or ()
-            if name in listed:
-                return found
-            return {**found, **checked_attributes(OmeMetadata(version, labels=(*listed, name)), version)}
-
-        open_group(target, path=labels_path, mode="r+").attrs.change(listing, lock=lock)
-    return Image(group, parse(group.attrs))
+        created = planned.write()
+        _list(target, labels_path, name, version, lock=lock)
+    return created
 
 
-def _elements(data: Any, shape: Any, dtype: Any) -> tuple[Any, Shape, np.dtype[Any]]:
-    """Return the source of level 0 (None if there is none), its shape and its type."""
-    if data is None:
-        if shape is None or dtype is None:
-            raise ArgumentError("an image needs data, or a shape and a dtype")
-        return None, check_shape(shape), np.dtype(dtype).newbyteorder("=")
-    if shape is not None or dtype is not None:
-        raise ArgumentError("shape= and dtype= are for images without data; these have their own")
-    if not all(hasattr(data, name) for name in ("shape", "dtype", "__getitem__")):
-        data = np.asarray(data)
-    try:
-        own = np.dtype(data.dtype)
-    except TypeError as error:
-        raise ArgumentError(f"data has elements of type {data.dtype}, which NumPy does not have") from error
-    return data, check_shape(tuple(data.shape)), own.newbyteorder("=")
+def _list(store: Any, path: str, name: str, version: Written, *, lock: bool) -> None:
+    """Add a name to the list of labels of an image."""
+
+    def listing(found: dict[str, Any]) -> dict[str, Any]:
+        listed = parse(found).labels or ()
+        if name in listed:
+            return found
+        return {**found, **checked_attributes(OmeMetadata(version, labels=(*listed, name)), version)}
+
+    open_group(store, path=path, mode="r+").attrs.change(listing, lock=lock)
 
 
-def _device_of(source: Any) -> str:
-    """Return the device that levels are made on: the one that elements are on, or are read to."""
-    if isinstance(source, Array):
-        return source.device
-    # Of CuPy; arrays of other kinds are read to host memory.
-    return current() if hasattr(source, "get") and hasattr(source, "data") and not hasattr(source, "chunks") else "cpu"
+def _fitting(image: Description, axes: Any, shape: Shape) -> Description:
+    """Return what an image says of the axes of its labels.
+
+    Raises
+    ------
+    ArgumentError
+        If nobody says which axes these are.
+    """
+    if axes is not None:
+        return along(image, axes)
+    if len(shape) == len(image.axes):
+        return image
+    others = [axis for axis in image.axes if axis.type != "channel"]
+    if len(shape) == len(others):
+        return along(image, others)
+    names = [axis.name for axis in image.axes]
+    example = names[-len(shape) :] if 0 < len(shape) <= len(names) else names
+    text = repr("".join(example)) if all(len(one) == 1 for one in example) else repr(example)
+    raise ArgumentError(
+        f"labels of shape {shape} for an image with the axes {', '.join(names)}: pass the names of theirs, such as "
+        f"axes={text}"
+    )
+
+
+def _check_shape(group: Group, image: Multiscale, own: Description, shape: Shape) -> None:
+    """Refuse labels that have another length than the image along one of its axes, unless that is 1."""
+    if len(shape) != len(own.axes):
+        # What is wrong with the axes is said where all arguments are checked.
+        return
+    assert image.axes is not None
+    first = open_array(group.store, path=join_path(group.path, image.datasets[0].path), device="cpu")
+    lengths = dict(zip((axis.name for axis in image.axes), first.shape, strict=True))
+    for axis, length in zip(own.axes, shape, strict=True):
+        expected = lengths.get(axis.name, length)
+        if length not in (expected, 1):
+            raise ArgumentError(
+                f"labels of shape {shape} have {length} elements along {axis.name!r}, and the image has {expected}; "
+                f"labels have as many, or 1 if they hold for all of that axis"
+            )

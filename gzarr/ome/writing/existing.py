@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...errors import ArgumentError, NodeTypeError
+from ...errors import ArgumentError, MetadataError, NodeNotFoundError, NodeTypeError
+from ...hierarchy.open import open_group
+from ..metadata.documents import MEMBERS
 from ..metadata.model import Axis, Dataset, Identity, Scale, Translation
 from ..metadata.parse import parse
 from .arguments import Description, axes_of, check_version
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ...hierarchy.group import Group
+    from ...stores.base import ReadableStore
     from ..metadata.model import Multiscale
     from .arguments import Written
 
@@ -39,6 +42,17 @@ def image_of(group: Group) -> tuple[Multiscale, Written]:
         raise NodeTypeError(f"{group.name} in {group.store!r} is not an OME-Zarr image: it lacks 'multiscales'")
     check_version(metadata.version)
     return metadata.multiscales[0], "0.4" if metadata.version == "0.4" else "0.5"
+
+
+def own_attributes(store: ReadableStore, path: str) -> dict[str, Any]:
+    """Return the attributes of an image that are not of OME-Zarr; none if there is no image at the path."""
+    try:
+        group = open_group(store, path=path)
+    except (NodeNotFoundError, NodeTypeError, MetadataError):
+        return {}
+    if not parse(group.attrs).multiscales:
+        return {}
+    return {name: value for name, value in group.attrs.items() if name not in MEMBERS}
 
 
 def described_by(image: Multiscale) -> Description:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from ...arrays.array import Array
     from ...stores.base import Store
+    from .arguments import Description
     from .plan import LevelShape, Shape
 
 #: Shards chosen here are at most this large: a pass holds one or two of each level.
@@ -106,10 +107,30 @@ def _cut(layout: Layout, shape: Shape) -> dict[str, Any]:
     return {"chunks": chunks, "shards": shards}
 
 
-def dataset(path: str, spacing: Sequence[float], origin: Sequence[float], scale: Shape) -> Dataset:
-    """Return the metadata of a level: elements are at the middle of those of level 0 that they stand for."""
+def samples(levels: Sequence[LevelShape], method: str, description: Description) -> list[tuple[float, ...]]:
+    """Return where the first element of each level is, from level 0 on, in elements of level 0 along each axis.
+
+    It is in the middle of those of level 0 that it stands for; with the method ``"nearest"``, where the one is that it
+    was taken from: in each cell the one in the middle, of two the first.
+    """
+    places = [(0.0,) * len(description.axes)]
+    before = (1,) * len(description.axes)
+    for level in levels:
+        if method == "nearest":
+            taken = zip(places[-1], before, level.factors, strict=True)
+            places.append(tuple(place + k * ((f - 1) // 2) for place, k, f in taken))
+        else:
+            places.append(tuple((k - 1) / 2 for k in level.scale))
+        before = level.scale
+    return places
+
+
+def dataset(
+    path: str, spacing: Sequence[float], origin: Sequence[float], scale: Shape, sample: Sequence[float]
+) -> Dataset:
+    """Return the metadata of a level whose first element is at ``sample``, in elements of level 0."""
     factors = tuple(s * k for s, k in zip(spacing, scale, strict=True))
-    offsets = tuple(o + s * (k - 1) / 2 for o, s, k in zip(origin, spacing, scale, strict=True))
+    offsets = tuple(o + s * place for o, s, place in zip(origin, spacing, sample, strict=True))
     return Dataset(path, (Scale(factors), Translation(offsets)))
 
 

@@ -16,9 +16,10 @@ from ...stores.keys import join_path
 from ..metadata.documents import to_attributes
 from ..metadata.model import Acquisition, FieldEntry, OmeMetadata, PlateMetadata, WellEntry, WellMetadata
 from ..metadata.parse import parse
+from ..nodes import NEW_PLATE, parsed
 from ..plate import Plate
 from .arguments import check_version, checked_attributes
-from .creating import create_claimed
+from .new_image import ImageArguments, NewImage
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -44,6 +45,9 @@ def create_plate(
     storage_options: Mapping[str, Any] | None = None,
 ) -> Plate:
     """Create a plate without wells; :func:`create_field` adds them.
+
+    A plate of OME-Zarr has at least one well, so to other programs the group becomes a plate with its first field.
+    Until then, only gzarr knows it as one.
 
     Parameters
     ----------
@@ -71,19 +75,20 @@ def create_plate(
     plate = PlateMetadata(
         _names(rows, "rows"), _names(columns, "columns"), (), acquisitions=tuple(acquisitions), name=name
     )
-    metadata = OmeMetadata(version, plate=plate)
     # Only a well is missing.
     some = replace(plate, wells=(WellEntry(f"{plate.rows[0]}/{plate.columns[0]}", 0, 0),))
-    checked_attributes(replace(metadata, plate=some), version)
+    checked_attributes(OmeMetadata(version, plate=some), version)
+    waiting = to_attributes(OmeMetadata("0.5", plate=plate))["ome"]["plate"]
+    del waiting["wells"]
     group = create_group(
         store,
         path=path,
         zarr_format=zarr_format,
-        attributes=to_attributes(metadata, version),
+        attributes={NEW_PLATE: waiting},
         overwrite=overwrite,
         storage_options=storage_options,
     )
-    return Plate(group, metadata)
+    return Plate(group, parsed(group.metadata.attributes, zarr_format))
 
 
 def create_field(
@@ -139,7 +144,7 @@ def create_field(
     """
     group = open_group(store, path=path, mode="r+", storage_options=storage_options)
     target = writable(group.store, group.name)
-    metadata = parse(group.attrs)
+    metadata = parsed(group.attrs, group.zarr_format)
     for error in metadata.errors.values():
         raise error
     plate = metadata.plate
@@ -157,14 +162,18 @@ def create_field(
         raise ArgumentError(f"names of fields have letters and digits only, not {quote(chosen)}")
     zarr_format = check_version(version)
 
-    def claim() -> Group:
+    def claim(attributes: Mapping[str, Any]) -> Group:
         """Create the group of the image: of a number that is free, others may have begun images."""
         taken = {entry.path for entry in _fields(group, well)}
         while True:
             name = _free(taken) if chosen is None else chosen
             try:
                 return create_group(
-                    target, path=join_path(well_path, name), zarr_format=zarr_format, overwrite=overwrite
+                    target,
+                    path=join_path(well_path, name),
+                    zarr_format=zarr_format,
+                    attributes=attributes,
+                    overwrite=overwrite,
                 )
             except ArgumentError:
                 if chosen is not None or f"{well}/{name}" not in group:
@@ -172,10 +181,10 @@ def create_field(
                 taken.add(name)
 
     overwrite = bool(arguments.get("overwrite", False)) and chosen is not None
+    place = {"path": join_path(well_path, chosen or "0"), "version": version, "overwrite": overwrite}
+    planned = NewImage(target, data, ImageArguments(**{**arguments, **place}))
     with flushing(store, target):
-        image = create_claimed(
-            target, data, claim, path=join_path(well_path, chosen or "0"), version=version, **arguments
-        )
+        image = planned.write(claim)
         entry = FieldEntry(image.group.basename, acquisition)
         count = 0
 
@@ -186,7 +195,7 @@ def create_field(
             return {**found, **checked_attributes(OmeMetadata(version, well=WellMetadata(listed)), version)}
 
         def with_well(found: dict[str, Any]) -> dict[str, Any]:
-            metadata = parse(found)
+            metadata = parsed(found, zarr_format)
             plate = metadata.plate
             if plate is None:
                 raise NodeTypeError(f"{group.name} in {group.store!r} is not an OME-Zarr plate any longer")
@@ -194,7 +203,8 @@ def create_field(
                 own = WellEntry(well, plate.rows.index(row), plate.columns.index(str(column)))
                 plate = replace(plate, wells=(*plate.wells, own))
             plate = replace(plate, field_count=max(plate.field_count or 0, count))
-            return {**found, **checked_attributes(replace(metadata, plate=plate), version)}
+            others = {name: value for name, value in found.items() if name != NEW_PLATE}
+            return {**others, **checked_attributes(replace(metadata, plate=plate), version)}
 
         open_group(target, path=well_path, mode="r+").attrs.change(with_field, lock=lock)
         group.attrs.change(with_well, lock=lock)

@@ -11,7 +11,8 @@ from ...codecs.choice import AUTO
 from ...errors import ArgumentError, MetadataError, NodeNotFoundError, NodeTypeError
 from ...hierarchy.open import open as open_node
 from ...hierarchy.open import open_array, open_group
-from ...nodes.change import delete_node, writable
+from ...metadata.to_documents import with_dimension_names
+from ...nodes.change import change_array, delete_node, writable
 from ...progress import watch
 from ...stores.base import flushing
 from ...stores.keys import join_path
@@ -23,13 +24,14 @@ from .arguments import checked_attributes, describe
 from .building import DEFAULT_BUDGET_BYTES
 from .downsample import check_method
 from .existing import described_by, factors_of, image_of
-from .new_levels import Layout, Work, dataset, new_level
+from .new_levels import Layout, Work, dataset, new_level, samples
 from .plan import plan_levels
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from ...hierarchy.group import Group
+    from ...metadata.model import ArrayMetadata
     from ...stores.resolve import StoreLike
     from .arguments import Description, Written
     from .plan import LevelShape
@@ -225,7 +227,7 @@ class Pyramid:
             for name in old:
                 if name in group:
                     delete_node(store, join_path(group.path, name))
-        layout = Layout(first.chunks, first.shards, _options(first))
+        layout = Layout(first.chunks, first.shards, _options(first, description.names))
         targets = [
             new_level(store, join_path(group.path, name), level.shape, first.dtype, layout, first.device)
             for name, level in zip(names[1:], self.levels, strict=True)
@@ -236,12 +238,15 @@ class Pyramid:
         image = Multiscale(
             description.axes,
             tuple(
-                dataset(name, description.spacing, description.origin, scale)
-                for name, scale in zip(names, scales, strict=True)
+                dataset(name, description.spacing, description.origin, scale, sample)
+                for name, scale, sample in zip(
+                    names, scales, samples(self.levels, self.method, description), strict=True
+                )
             ),
         )
         attributes = checked_attributes(OmeMetadata(version, (image,)), version)
         found = attributes if version == "0.4" else attributes["ome"]
+        _name_dimensions(first, description.names)
         self._document["type"] = self.method
         self._document["metadata"] = {"method": "gzarr.ome.pyramid"}
         self._write(found["multiscales"][0]["datasets"])
@@ -283,9 +288,19 @@ def _new_document(array: Array, group: Group, axes: Any, scale: Any, units: Any)
         if axes is None or None in axes:
             raise ArgumentError(f"{array.name} does not name its dimensions; pass axes=, such as axes='zyx'")
     description = describe(array.ndim, axes, scale, None, units)
+    names = array.dimension_names
+    if array.zarr_format == 3 and names is not None and list(names) != description.names:
+        raise ArgumentError(
+            f"{array.name} names its dimensions {', '.join(map(str, names))}, and axes= says "
+            f"{', '.join(description.names)}; OME-Zarr wants the same names: leave out axes=, or change the names of "
+            "the array first"
+        )
     name = array.path.rpartition("/")[2]
     version = _version(group)
-    image = Multiscale(description.axes, (dataset(name, description.spacing, description.origin, (1,) * array.ndim),))
+    image = Multiscale(
+        description.axes,
+        (dataset(name, description.spacing, description.origin, (1,) * array.ndim, (0,) * array.ndim),),
+    )
     attributes = checked_attributes(OmeMetadata(version, (image,)), version)
     return dict((attributes if version == "0.4" else attributes["ome"])["multiscales"][0]), description
 
@@ -318,8 +333,20 @@ def _name_of(first: str, level: int) -> str:
     return f"{match[1]}{int(match[2]) + level}"
 
 
-def _options(array: Array) -> dict[str, Any]:
-    """Return arguments that make arrays stored like another one."""
+def _name_dimensions(array: Array, names: list[str]) -> None:
+    """Name the dimensions of level 0 like the axes, as the specification wants, if they have no names."""
+    if array.zarr_format != 3 or array.dimension_names is not None:
+        return
+
+    def named(found: ArrayMetadata) -> ArrayMetadata:
+        return with_dimension_names(found, tuple(names)) if found.dimension_names is None else found
+
+    store = writable(array.store, array.name)
+    change_array(store, array.path, array.zarr_format, named, array._become)
+
+
+def _options(array: Array, names: list[str]) -> dict[str, Any]:
+    """Return arguments that make arrays stored like another one; their dimensions have the names of the axes."""
     options: dict[str, Any] = {
         "zarr_format": array.zarr_format,
         "filters": array.filters,
@@ -330,5 +357,5 @@ def _options(array: Array) -> dict[str, Any]:
         "chunk_key_encoding": array.metadata.chunk_key_encoding.separator,
     }
     if array.zarr_format == 3:
-        options["dimension_names"] = array.dimension_names
+        options["dimension_names"] = names
     return options

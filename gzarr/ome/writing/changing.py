@@ -1,0 +1,176 @@
+"""Changes of the metadata of an image that is there: one write of one document, checked before.
+
+What a change does not name stays as it is in the document, also members that gzarr does not know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ...documents.json import quote
+from ...errors import ArgumentError
+from ..image import Image
+from ..metadata.documents import to_attributes
+from ..metadata.model import ImageLabel, OmeMetadata
+from ..metadata.parse import parse
+from ..nodes import place
+from .arguments import Description, check_version, describe, label_colors, label_value, omero_of
+
+
+@dataclass(frozen=True, kw_only=True)
+class Changes:
+    """What is to be changed, as for :meth:`gzarr.ome.Image.update_metadata`; None for what stays."""
+
+    name: str | None = None
+    scale: Any = None
+    translation: Any = None
+    units: Any = None
+    channels: Any = None
+    colors: Any = None
+    properties: Any = None
+
+
+def change(image: Image, changes: Changes, *, lock: bool) -> None:
+    """Change the metadata of an image in its store; see :meth:`gzarr.ome.Image.update_metadata`."""
+
+    def changed(found: dict[str, Any]) -> dict[str, Any]:
+        # Others may have changed it since this image was opened.
+        metadata = parse(found, zarr_format=image.group.zarr_format)
+        check_version(metadata.version)
+        current = Image(image.group, metadata, image._number)
+        new = _changed(current, found, changes)
+        _check(found, new, metadata)
+        return new
+
+    image.group.attrs.change(changed, lock=lock)
+
+
+def _changed(image: Image, found: dict[str, Any], changes: Changes) -> dict[str, Any]:
+    """Return the attributes of an image after some changes."""
+    top = image.version == "0.4"
+    root = dict(found if top else found["ome"])
+    images = list(root["multiscales"])
+    images[image._number] = document = dict(images[image._number])
+    root["multiscales"] = images
+    if image.multiscale.axes is None:
+        raise ArgumentError(f"{place(image.group)} does not name its axes; write them first")
+    if changes.name is not None:
+        document["name"] = changes.name
+    if changes.units is not None:
+        document["axes"] = _units(image, changes.units, document["axes"])
+    if changes.scale is not None or changes.translation is not None:
+        _move(image, document, changes.scale, changes.translation)
+    if changes.channels is not None:
+        root["omero"] = {**root.get("omero", {}), **_omero(image, changes.channels)}
+    if changes.colors is not None or changes.properties is not None:
+        root["image-label"] = _label(image, dict(root.get("image-label", {})), changes)
+    return root if top else {**found, "ome": root}
+
+
+def _check(before: dict[str, Any], after: dict[str, Any], metadata: OmeMetadata) -> None:
+    """Refuse changes that break a rule of the specification which was not broken before."""
+    found = parse(after)
+    for name, error in found.errors.items():
+        if name not in metadata.errors:
+            raise ArgumentError(f"OME-Zarr {metadata.version} does not allow that: {error}")
+    known = {str(problem) for problem in parse(before).problems}
+    for problem in found.problems:
+        if problem.is_rule and str(problem) not in known:
+            raise ArgumentError(f"OME-Zarr {metadata.version} does not allow that: {problem}")
+
+
+def _units(image: Image, given: Any, axes: list[Any]) -> list[dict[str, Any]]:
+    """Return the axes of a document with other units; None for an axis that has none."""
+    if isinstance(given, str):
+        given = {axis.name: given for axis in image.axis_details if axis.type == "space"}
+    units = _for_each(image, given, image.units, "units")
+    if not all(unit is None or isinstance(unit, str) for unit in units):
+        raise ArgumentError(f"units must be texts, one for each axis, not {quote(given)}")
+    found = []
+    for axis, unit in zip(axes, units, strict=True):
+        members = axis if isinstance(axis, dict) else {"name": axis}
+        rest = {name: value for name, value in members.items() if name != "unit"}
+        found.append(rest if unit is None else {**rest, "unit": unit})
+    return found
+
+
+def _for_each(image: Image, given: Any, now: tuple[Any, ...], what: str) -> list[Any]:
+    """Return a value for each axis; of those that a mapping does not name, the one that it has."""
+    if isinstance(given, Mapping):
+        named = {image._axis_name(name): value for name, value in given.items()}
+        return [named.get(name, value) for name, value in zip(image.axes, now, strict=True)]
+    values = [] if isinstance(given, str) or not hasattr(given, "__iter__") else list(given)
+    if len(values) != image.ndim:
+        raise ArgumentError(
+            f"{what} must have a value for each of the axes {', '.join(image.axes)}, or map their names to values, not "
+            f"{quote(given)}"
+        )
+    return values
+
+
+def _move(image: Image, document: dict[str, Any], scale: Any, translation: Any) -> None:
+    """Set where the elements are. The levels below level 0 keep their places in elements of it.
+
+    Transformations of the image as a whole become part of those of the levels.
+    """
+    first = image.grid(0)
+    own = describe(
+        image.ndim,
+        image.axis_details,
+        first.scale if scale is None else _for_each(image, scale, first.scale, "scale"),
+        first.translation if translation is None else _for_each(image, translation, first.translation, "translation"),
+        None,
+    )
+    document.pop("coordinateTransformations", None)
+    datasets = []
+    for level, dataset in enumerate(document["datasets"]):
+        grid = image.grid(level)
+        ratios = [new / old for new, old in zip(own.spacing, first.scale, strict=True)]
+        steps = [old * ratio for old, ratio in zip(grid.scale, ratios, strict=True)]
+        offsets = [
+            new + (old - start) * ratio
+            for new, old, start, ratio in zip(own.origin, grid.translation, first.translation, ratios, strict=True)
+        ]
+        transforms: list[dict[str, Any]] = [{"type": "scale", "scale": steps}]
+        if any(offsets):
+            transforms.append({"type": "translation", "translation": offsets})
+        datasets.append({**dataset, "coordinateTransformations": transforms})
+    document["datasets"] = datasets
+
+
+def _omero(image: Image, given: Any) -> dict[str, Any]:
+    """Return the object ``omero`` with other channels; a name changes only the name of one that is there."""
+    if isinstance(given, str) or not hasattr(given, "__iter__"):
+        raise ArgumentError(f"channels must be a list of names or Channel, not {quote(given)}")
+    wanted = list(given)
+    known = image.channels
+    if len(known) == len(wanted):
+        wanted = [
+            replace(old, label=new) if isinstance(new, str) else new for old, new in zip(known, wanted, strict=True)
+        ]
+    description = Description(image.axis_details, image.scale, image.translation)
+    omero = omero_of(wanted, description, image.shape, image.dtype)
+    found: dict[str, Any] = to_attributes(OmeMetadata("0.4", omero=omero))["omero"]
+    return found
+
+
+def _label(image: Image, document: dict[str, Any], changes: Changes) -> dict[str, Any]:
+    """Return the object ``image-label`` with other colours or properties."""
+    if image.image_label is None:
+        raise ArgumentError(f"{place(image.group)} is no label image; colors= and properties= are for those")
+    given = changes.properties
+    if given is not None and not (
+        isinstance(given, Mapping) and all(isinstance(members, Mapping) for members in given.values())
+    ):
+        raise ArgumentError(f"properties must map labels to mappings of their properties, not {quote(given)}")
+    label = ImageLabel(
+        label_colors(changes.colors),
+        tuple({**members, "label-value": label_value(value)} for value, members in (given or {}).items()),
+    )
+    new = to_attributes(OmeMetadata("0.5", image_label=label))["ome"]["image-label"]
+    for name, value in (("colors", changes.colors), ("properties", given)):
+        if value is not None:
+            document.pop(name, None)
+    return {**document, **new}
