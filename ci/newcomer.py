@@ -30,7 +30,8 @@ PART = re.compile(r"^## ([^\n]*)\n(.*?)(?=^## |\Z)", re.DOTALL | re.MULTILINE)
 VOLUMES = ("zarr-python-2", "zarr-python-3")
 #: What a block needs that is not here.
 NEEDED = {'device="cuda")\n': "a GPU", "import torch\n": "PyTorch"}
-#: Commands whose packages are large: pip says what it would install.
+#: Commands whose packages are large: pip says what it would install; of packages other than gzarr, without what these
+#: need, since pip reads whole wheels of CUDA's libraries to know that.
 LARGE = re.compile(r"cuda|kvikio|nvcomp|torch|jax|jit")
 
 #: Runs one block after the other, each a line of JSON, and says so after each.
@@ -209,7 +210,8 @@ def run_commands(newcomer: Newcomer, part: int, count: int) -> None:
     for command in found[part::count]:
         begin = time.monotonic()
         if LARGE.search(command):
-            newcomer.shell(command.replace("pip install ", "pip install --dry-run "), shown="Would install")
+            dry = "--dry-run" if "gzarr[" in command else "--dry-run --no-deps"
+            newcomer.shell(command.replace("pip install", f"pip install {dry}"), shown="Would install")
         else:
             newcomer.shell(command, shown="Successfully installed")
         print(f"-- {time.monotonic() - begin:.1f} s")
