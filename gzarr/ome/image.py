@@ -291,7 +291,7 @@ class Image(ImageLevels):
             Name of the axis. Levels must not be reduced along it.
         labels
             Frames of labels by name, as ``frames``. Labels that are not named get background, 0, and those that have
-            one frame for all, or no such axis, stay as they are.
+            one frame for all of several, or no such axis, stay as they are.
         method
             As for :func:`gzarr.ome.create`; None for the one that the image names, or ``"mean"``.
         lock

@@ -30,21 +30,25 @@ WELLS = [("A", "1"), ("B", "3")]
 
 
 def write(folder: Path, version: Any) -> list[np.ndarray[Any, Any]]:
-    """Write an image with labels and a plate; return the levels of the image."""
+    """Write an image with labels, which grows and is described anew, and a plate; return the levels of the image."""
     options: dict[str, Any] = {"chunks": (1, 1, 8, 32, 32), "shards": (1, 1, 16, 64, 64) if version == "0.5" else None}
     image = gzarr.ome.create(
         folder / "image.zarr",
-        DATA,
+        DATA[:1],
         axes="tczyx",
-        scale=SCALE,
+        scale=(*SCALE[:3], 1, 1),
         units={"t": "second", "z": "micrometer", "y": "micrometer", "x": "micrometer"},
-        channels=["DAPI", "GFP", "RFP"],
+        channels=["a", "b", "c"],
         name="image",
         levels=4,
         version=version,
         **options,
     )
-    gzarr.ome.create_labels(folder / "image.zarr", "cells", LABELS, **options)
+    gzarr.ome.create_labels(folder / "image.zarr", "cells", LABELS[:1], **options)
+    image.append(DATA[1:], labels={"cells": LABELS[1:]})
+    for part in (image, image.labels["cells"]):
+        part.update_metadata(scale={"y": SCALE[3], "x": SCALE[4]})
+    image.update_metadata(channels=["DAPI", "GFP", "RFP"])
     gzarr.ome.create_plate(folder / "plate.zarr", rows="AB", columns=range(1, 4), name="plate", version=version)
     for row, column in WELLS:
         gzarr.ome.create_field(

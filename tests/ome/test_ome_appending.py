@@ -147,6 +147,27 @@ def test_what_readers_see_at_each_moment_and_after_a_kill() -> None:
         assert not any(level.array[3:].any() for level in image.labels["later"].levels)
 
 
+def test_the_first_frame_after_a_kill() -> None:
+    """The labels that a kill leaves have one frame, as labels for all frames have."""
+    store = Recorded()
+    gzarr.ome.create(store, FRAMES[:0], axes="tyx", levels=2, chunks=(2, 8, 8))
+    gzarr.ome.create_labels(store, "cells", MASKS[:0], chunks=(2, 8, 8))
+    store.states = []
+    gzarr.ome.open(store, mode="r+").append(FRAMES[0], labels={"cells": MASKS[0]})
+    states = [*store.states, dict(store)]
+    counts = []
+    for state in states:
+        image = gzarr.ome.open(state, mode="r+")
+        count = image.shape[0]
+        counts.append(count)
+        image.append(FRAMES[1], labels={"cells": MASKS[1]})
+        again = gzarr.ome.open(state)
+        np.testing.assert_array_equal(again.read(0), FRAMES[1 - count : 2])
+        np.testing.assert_array_equal(again.labels["cells"].read(0), MASKS[1 - count : 2])
+        assert [level.shape[0] for level in (*again.levels, *again.labels["cells"].levels)] == [count + 1] * 4
+    assert set(counts) == {0, 1}
+
+
 def test_a_call_that_fails_leaves_the_image_as_it_was() -> None:
     store = Recorded()
     image = make(store, 3)

@@ -97,7 +97,8 @@ def append(
         plans: list[tuple[_Series, list[Array], list[Any] | None]] = []
         for name, series in below.items():
             its = _opened(store, series, labels.get(name))
-            if its[0].shape[series.axis] == 1 != count:
+            # One frame of labels without a frame of the image, if some are given: what a killed append has left.
+            if its[0].shape[series.axis] == 1 != count and (count or name not in labels):
                 if name in labels:
                     raise ArgumentError(
                         f"labels {quote(name)} have one frame, which holds for all {count} of the image"
