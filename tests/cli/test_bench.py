@@ -279,8 +279,10 @@ def test_the_benchmark_runs(harness, tmp_path):
     assert done.returncode == 0, done.stderr
     document = json.loads(file.read_text())
     assert [w["workload"] for w in document["workloads"]] == ["public-shards-zstd", "station a[0]"]
+    # Releases from 3.4 on have the fused pipeline.
+    lacking = set() if tuple(map(int, zarr.__version__.split(".")[:2])) >= (3, 4) else {"zarr-python fused"}
     for workload in document["workloads"]:
-        assert set(workload["rivals"]) == {"limit", *harness.rivals.RIVALS}
+        assert set(workload["rivals"]) == {"limit", *harness.rivals.RIVALS} - lacking
         assert workload["times_fastest_peer"] > 0
     assert document["versions"]["zarr"] == zarr.__version__
     assert "public-shards-zstd" in done.stdout
