@@ -9,6 +9,7 @@ from ..arrays.array import Array
 from ..arrays.device_choice import resolve_device
 from ..engines.cuda.devices import get_device
 from ..errors import ArgumentError
+from ..tools.processes import as_executor
 from .outputs import CreatedOutput, DoneBlocks, NewOutput, Output, make_output, on_device, output_shapes
 from .plan import Geometry, block_axes, check_blocks, target_bytes
 from .work import BlockWork, most_threads
@@ -59,9 +60,9 @@ def map_blocks(
         Inputs, at least one. Their shapes are broadcast as NumPy does; axes are those of the common shape.
     out
         Output, or list of outputs: arrays opened for writing; NumPy arrays (CuPy arrays on a device); or stores as for
-        :func:`gzarr.create_array`, where an array like the first input is created. None for a new array in memory, or
-        for no output if there is ``reduce``. :class:`gzarr.blocks.Output` gives one of several a shape or a data type
-        of its own.
+        :func:`gzarr.create_array`, where an array like the first input is created, once the first block is computed.
+        None for a new array in memory, or for no output if there is ``reduce``. :class:`gzarr.blocks.Output` gives an
+        output a shape, a data type, chunks, shards or codecs of its own.
     block
         Shape of blocks, in elements of the first output, so that they are whole chunks (shards) of all outputs. Along
         an axis that one of these lacks, a block has all of it. ``"auto"`` for about 8 MiB, without halos.
@@ -78,7 +79,8 @@ def map_blocks(
         Axes of the inputs that the outputs lack, which a function is given whole; and axes of the outputs that the
         inputs lack, which it returns whole, and whose length is that of ``out``.
     dtype
-        Data type of created outputs; None for that of the first input (of the first result, in memory).
+        Data type of created outputs; None for that of the first block's result, which later ones must have as well. An
+        output that is resumed keeps its own.
     reduce
         Function of two values that returns one: a sum, a merged histogram, a joined table. ``function`` then returns
         one more value, after its outputs, and these are reduced in the order of blocks, one by one.
@@ -112,7 +114,8 @@ def map_blocks(
         If an argument is wrong, or an output is an input of which several blocks need the same chunks; nothing was
         created or written.
     ArgumentError
-        If ``function`` returns something else than described above.
+        If ``function`` returns something else than described above, elements of another data type than for the first
+        block, or elements that a created output cannot have.
     ChunkError, StoreError
         If a chunk cannot be read or written.
     Exception
@@ -160,24 +163,25 @@ def map_blocks(
     work.check_apart(resume=resume)
     if resume and reduce is not None:
         raise ArgumentError("resume=True leaves out blocks that are done, and reduce needs the values of all of them")
-    if client is not None:
-        work.check_shared()
     for one in planned:
         if isinstance(one, CreatedOutput):
             one.check(inputs)
-    # Everything is checked; from here on, something is created.
-    outputs = [one.create() if isinstance(one, CreatedOutput) else one for one in planned]
-    work.write_to(outputs)
-    done = DoneBlocks(outputs, work.grid) if resume else None
+    work.make(planned)
+    executor = None if client is None else as_executor(client)
+    if executor is not None:
+        work.check_shared(outputs)
+        work.check_pickled()
+    done = DoneBlocks(planned, work.grid) if resume else None
+    # Everything is checked; from here on, something is computed, and created.
     if device != "cpu":
         # What the caller has enqueued on arrays of the device comes before blocks.
         with get_device(device) as own:
             own.current_stream().synchronize()
-    with closing(work.values(done, client, progress=progress)) as values:
+    with closing(work.values(done, executor, progress=progress)) as values:
         reduced = _reduced(values, reduce)
     results = [
         output.array(own.shape, inputs[0].dtype) if isinstance(output, NewOutput) else output
-        for output, own in zip(outputs, grid.outputs, strict=True)
+        for output, own in zip(work.outputs, grid.outputs, strict=True)
     ]
     answer = results if several else results[0] if results else None
     if reduce is None:

@@ -11,6 +11,8 @@ import gzarr
 from gzarr.blocks import Output
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from support.devices import TestedDevice
 
     from gzarr.blocks import Block
@@ -88,3 +90,20 @@ def test_outputs_of_their_own_on_devices(device: TestedDevice) -> None:
     np.testing.assert_array_equal(device.to_numpy(half[...]), data[::2, ::2, ::2])
     np.testing.assert_array_equal(device.to_numpy(highest), data.max(axis=0))
     assert half.dtype == np.uint16
+
+
+def test_created_outputs_have_the_data_type_of_the_results(device: TestedDevice, tmp_path: Path) -> None:
+    data = elements()
+
+    def halves(x: Any) -> Any:
+        return device.array(device.to_numpy(x) / 2)
+
+    out = gzarr.map_blocks(halves, stored(data), out=tmp_path / "a", block=CHUNKS, halo=1, device=device.name)
+    assert out.dtype == np.float64
+    np.testing.assert_array_equal(device.to_numpy(out[...]), data / 2)
+
+    def uneven(x: Any, block_info: Block) -> Any:
+        return halves(x) if block_info.number != 4 else x
+
+    with pytest.raises(gzarr.ArgumentError, match=r"of int32 for block .* and of float64 for the first"):
+        gzarr.map_blocks(uneven, stored(data), out={}, block=CHUNKS, device=device.name)
