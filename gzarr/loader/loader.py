@@ -15,11 +15,12 @@ import numpy as np
 from ..display import readable_size
 from ..engines.cuda.devices import get_device
 from ..errors import ArgumentError
+from ..windows.inputs import array_of
 from .documents import Documents
 from .epoch import Epoch
 from .explanation import Explanation, Mixing, explain
 from .fingerprint import Fingerprint
-from .inputs import array_of, volumes_of
+from .inputs import WANTED, volumes_of
 from .like import converter
 from .order import Order
 from .pinned import PinnedResults, pinning_device
@@ -521,7 +522,7 @@ def _static(sampler: Sampler, volumes: Sequence[Mapping[str, Array]]) -> dict[st
     if not sampler.static:
         return {}
     device = next(iter(volumes[0].values())).device
-    read = {name: array_of(value, device)[...] for name, value in sampler.static.items()}
+    read = {name: array_of(value, device, WANTED)[...] for name, value in sampler.static.items()}
     if device != "cpu":
         # Batches are made on other streams.
         get_device(device).as_stream(None).synchronize()
