@@ -11,7 +11,7 @@ from ..errors import ArgumentError
 from ..tools.processes import as_executor
 from ..windows.inputs import KINDS, array_of, device_of, names_of
 from .lengths import block_lengths, names_of_axes
-from .outputs import CreatedOutput, DoneBlocks, NewOutput, Output, make_output, on_device, output_shapes
+from .outputs import CreatedOutput, DoneBlocks, NewOutput, Output, make_output, output_shapes
 from .plan import Geometry, block_axes, check_blocks, target_bytes
 from .work import BlockWork, most_threads
 
@@ -157,7 +157,7 @@ def map_blocks(
     opened_on = device_of(arrays) if device is None else resolve_device(device)
     opened = [array_of(value, opened_on, _WANTED) for value in arrays]
     device = opened[0].device if device is None else opened_on
-    inputs = [on_device(array, device) for array in opened]
+    inputs = [array._on_device(device) for array in opened]
     several = isinstance(out, (list, tuple))
     given = list(out) if several else [] if out is None and reduce is not None else [out]
     wanted = [value if isinstance(value, Output) else Output(value) for value in given]

@@ -56,22 +56,6 @@ _NOT_GIVEN: Final = _NotGiven.NOT_GIVEN
 _TYPES: Final = ("f4", "i4", "u1", "c8", "f8", "i8", "u8", "?")
 
 
-def on_device(array: Array, device: str) -> Array:
-    """Return an array with results on a device."""
-    if array.device == device:
-        return array
-    return Array(
-        array.metadata,
-        array.store,
-        array.path,
-        device=device,
-        missing=array.missing,
-        verify=array.verify,
-        mode="r" if array.read_only else "r+",
-        write_empty_chunks=array.write_empty_chunks,
-    )
-
-
 @dataclass(frozen=True)
 class Output:
     """An output of :func:`gzarr.map_blocks` that has a shape or a data type of its own.
@@ -155,7 +139,7 @@ def make_output(
         return NewOutput(shape, dtype, device)
     if isinstance(value, Array):
         value._check_writable()
-        return on_device(value, device)
+        return value._on_device(device)
     if hasattr(value, "shape"):
         if not (HOST if device == "cpu" else get_device(device)).is_array(value):
             raise OutputError(
@@ -178,7 +162,7 @@ def make_output(
                 raise OutputError(f"{found.name}, to be resumed, has shape {found.shape}; results have shape {shape}")
             if not {"chunks", "shards"}.isdisjoint(output.layout):
                 _check_resumed(found, arguments)
-            return on_device(found, device)
+            return found._on_device(device)
     return CreatedOutput(value, arguments, device, follows_results=dtype is None, overwrite=overwrite)
 
 

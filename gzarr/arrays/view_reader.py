@@ -1,0 +1,89 @@
+"""Reading views: planned over the chunks of the view, and read as chunks of the array."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..engines.stack import Stack
+from .read import Reader
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ..engines.request import Missing, ReadRequest, Verify
+    from ..metadata.model import ArrayMetadata
+    from ..plan.axes import IntArray
+    from ..plan.decode_program import Decoding
+    from ..plan.planner import Plan
+    from ..plan.selection import Selection
+    from ..plan.view import View
+    from .outputs import Results
+    from .read_options import DeviceOptions
+
+
+class ViewReader(Reader):
+    """Reader of a view.
+
+    Parameters
+    ----------
+    of
+        Reader of the array.
+    view
+        The chunks of the view.
+    metadata, store, path, device
+        As for :class:`Reader`; the metadata are those of the view.
+    """
+
+    __slots__ = ("_of", "_view")
+
+    def __init__(self, of: Reader, view: View, metadata: ArrayMetadata, store: Any, path: str, device: str) -> None:
+        super().__init__(metadata, store, path, device)
+        self._of, self._view = of, view
+        self._grid = view.grid
+
+    @property
+    def decoding(self) -> Decoding:
+        """Codec chain of the array, analysed."""
+        return self._of.decoding
+
+    def path(self, device: str, verify: Verify = "none") -> str:
+        """Return what this is for the array."""
+        return self._of.path(device, verify)
+
+    def ask(self, chunks: IntArray, ask: Callable[[ReadRequest], None]) -> None:
+        """Find chunks of the array; as :meth:`Reader.ask`."""
+        self._of.ask(self._view.chunks(chunks)[0], ask)
+
+    def _run_parts(
+        self,
+        the_plan: Plan,
+        views: Sequence[Any],
+        field: str | None,
+        missing: Missing,
+        memory: Results,
+        whole: Any,
+        options: DeviceOptions,
+    ) -> None:
+        if not len(the_plan):
+            return
+        ndim = len(self.planned_grid.axes)
+        if the_plan.points is not None:
+            lengths = np.zeros((len(views), ndim), np.int64)
+        elif isinstance(views, Stack):
+            lengths = np.broadcast_to(np.array(views.arrays[0].shape[1:], np.int64), (len(views), ndim))
+        else:
+            lengths = np.array([view.shape for view in views], np.int64).reshape(len(views), ndim)
+        planned, index = self._view.plan(the_plan, lengths)
+        if index is not None and isinstance(views, Stack):
+            views = Stack([array[(slice(None), *index)] for array in views.arrays])
+        elif index is not None:
+            views = [view[(*index, ...)] for view in views]
+        self._of._run_parts(planned, views, field, missing, memory, whole, options)
+
+    def _fill_quickly(self, selection: Selection, result: Any, missing: Missing) -> bool:
+        return False
+
+    def _fill_chunks_quickly(self, coords: Sequence[tuple[int, ...]], results: Sequence[Any], missing: Missing) -> bool:
+        return False
