@@ -18,7 +18,7 @@ from .work import BlockWork, most_threads
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from ..arrays.array import Array
+    from ..arrays.exporting import ExportedArray
     from ..windows.boundary import Mode
     from ..windows.inputs import Input
     from .lengths import Length
@@ -63,9 +63,9 @@ def map_blocks(
         threads, on a device while a stream of the thread's own is CuPy's current one. If it has a parameter
         ``block_info``, it is given a :class:`gzarr.blocks.Block` there.
     *arrays
-        Inputs, at least one: arrays of gzarr; paths and URLs of arrays, arrays of zarr-python and OME images (of which
-        level 0 is taken), which are opened; arrays of NumPy, and of xarray with loaded elements, which are copied.
-        Their shapes are broadcast as NumPy does; axes are those of the common shape.
+        Inputs, at least one: arrays of gzarr and views of them; paths and URLs of arrays, arrays of zarr-python and OME
+        images (of which level 0 is taken), which are opened; arrays of NumPy, and of xarray with loaded elements, which
+        are copied. Their shapes are broadcast as NumPy does; axes are those of the common shape.
     out
         Output, or list of outputs: arrays opened for writing; NumPy arrays (CuPy arrays on a device); or stores as for
         :func:`gzarr.create_array`, where an array like the first input is created, once the first block is computed.
@@ -215,7 +215,13 @@ def map_blocks(
 
 
 def _geometries(
-    arrays: Sequence[Array], outputs: Sequence[Output], halo: Any, boundary: Any, scale: Any, drop: Any, new: Any
+    arrays: Sequence[ExportedArray],
+    outputs: Sequence[Output],
+    halo: Any,
+    boundary: Any,
+    scale: Any,
+    drop: Any,
+    new: Any,
 ) -> list[Geometry]:
     """Return the geometry of each output, or one without outputs; those of the call's arguments are one object."""
     shapes = [array.shape for array in arrays]

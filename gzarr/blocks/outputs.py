@@ -30,6 +30,7 @@ from ..stores.resolve import as_store
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from ..arrays.exporting import ExportedArray
     from ..arrays.outputs import Results
     from ..engines.cuda.device_protocol import Event
     from ..hierarchy.array_spec import ArrayArguments
@@ -110,7 +111,7 @@ def make_output(
     output: Output,
     geometry: Geometry,
     shape: tuple[int, ...],
-    like: Array,
+    like: ExportedArray,
     dtype: Any,
     device: str,
     *,
@@ -242,7 +243,7 @@ class CreatedOutput:
             arguments=cast("ArrayArguments", arguments),
         )
 
-    def check(self, inputs: Sequence[Array]) -> None:
+    def check(self, inputs: Sequence[ExportedArray]) -> None:
         """Refuse a location where the array cannot be created, or where that would erase an input."""
         if self._overwrite:
             check_apart(
@@ -271,7 +272,7 @@ class CreatedOutput:
         return self._of(self._arguments | grid | {"dtype": dtype}).create()
 
 
-def _layout(geometry: Geometry, shape: tuple[int, ...], like: Array) -> dict[str, Any]:
+def _layout(geometry: Geometry, shape: tuple[int, ...], like: ExportedArray) -> dict[str, Any]:
     """Return chunks and names of the dimensions of a new array with other axes than an input: the input's."""
     first = len(geometry.common) - like.ndim
     own = [None if d is None or d < first else d - first for d in geometry.kept]

@@ -19,6 +19,7 @@ from .blocks import Grid, OutputBlocks
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ..arrays.exporting import ExportedArray
     from ..metadata.chunk_grid import ChunkAxis
     from ..windows.boundary import Mode
 
@@ -81,7 +82,7 @@ class Geometry:
         """Shape of the output; None for the lengths of new axes."""
         return tuple(None if d is None else self.scales[d].of_length(self.common[d]) for d in self.kept)
 
-    def axes_of(self, array: Array, blocks: Sequence[ChunkAxis]) -> list[InputAxis]:
+    def axes_of(self, array: ExportedArray, blocks: Sequence[ChunkAxis]) -> list[InputAxis]:
         """Return the axes of an input, for blocks along each axis of the first output, whose geometry this is."""
         first = len(self.common) - array.ndim
         grid = array.metadata.chunk_grid.axes
@@ -133,7 +134,7 @@ class Geometry:
         return Fraction(its.numerator * own.denominator, its.denominator * own.numerator)
 
 
-def check_blocks(geometry: Geometry, shapes: Sequence[tuple[int, ...]], inputs: Sequence[Array]) -> None:
+def check_blocks(geometry: Geometry, shapes: Sequence[tuple[int, ...]], inputs: Sequence[ExportedArray]) -> None:
     """Refuse outputs for which there are no blocks, and a constant beyond the inputs that they cannot hold.
 
     Raises
@@ -159,7 +160,7 @@ def check_blocks(geometry: Geometry, shapes: Sequence[tuple[int, ...]], inputs: 
 
 def block_axes(
     geometries: Sequence[Geometry],
-    inputs: Sequence[Array],
+    inputs: Sequence[ExportedArray],
     outputs: Sequence[Any],
     shapes: Sequence[tuple[int, ...]],
     block: Sequence[int | None],
@@ -239,7 +240,7 @@ def _unit(geometries: Sequence[Geometry], outputs: Sequence[Any], d: int, n: int
     return uneven[0]
 
 
-def _wanted(geometry: Geometry, inputs: Sequence[Array], units: Sequence[int | ChunkAxis]) -> list[int]:
+def _wanted(geometry: Geometry, inputs: Sequence[ExportedArray], units: Sequence[int | ChunkAxis]) -> list[int]:
     """Return lengths of blocks that also end with chunks of the first input."""
     first = inputs[0]
     result = []
@@ -277,7 +278,10 @@ class _Part(NamedTuple):
 
 
 def _parts(
-    geometries: Sequence[Geometry], inputs: Sequence[Array], outputs: Sequence[Any], shapes: Sequence[tuple[int, ...]]
+    geometries: Sequence[Geometry],
+    inputs: Sequence[ExportedArray],
+    outputs: Sequence[Any],
+    shapes: Sequence[tuple[int, ...]],
 ) -> list[_Part]:
     """Return the parts of a block."""
     first = geometries[0]

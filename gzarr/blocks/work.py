@@ -11,8 +11,10 @@ from copy import copy
 from typing import TYPE_CHECKING, Any, Final
 
 from ..arrays.array import Array
+from ..arrays.exporting import ExportedArray
 from ..arrays.outputs import HOST
 from ..arrays.recycling import RecycledResults
+from ..arrays.view import ArrayView
 from ..engines.pool import thread_count
 from ..engines.result_memory import recycle_bytes
 from ..errors import ArgumentError
@@ -72,7 +74,7 @@ class BlockWork:
     def __init__(
         self,
         function: Callable[..., Any],
-        inputs: Sequence[Array],
+        inputs: Sequence[ExportedArray],
         outputs: Sequence[Any],
         grid: Grid,
         axes: Sequence[Sequence[InputAxis]],
@@ -111,7 +113,7 @@ class BlockWork:
         """Refuse outputs that are inputs, unless each of their chunks is only needed by the block that replaces it."""
         outputs = zip(self._outputs, self.grid.outputs, strict=True)
         inputs = zip(self._inputs, self._axes, strict=True)
-        arrays = [array for array in (*self._outputs, *self._inputs) if isinstance(array, Array)]
+        arrays = [array for array in (*self._outputs, *self._inputs) if isinstance(array, ExportedArray)]
         places = {id(array): place_of(array.store, array.path) for array in arrays}
         for one, other in itertools.combinations([array for array in self._outputs if isinstance(array, Array)], 2):
             if places[id(one)].overlaps(places[id(other)]):
@@ -122,7 +124,8 @@ class BlockWork:
             if resume:
                 raise ArgumentError(f"{array.name} is the output as well, so all blocks would seem to be done")
             same = blocks.sources == tuple(range(len(axes))) and blocks.of == tuple(axis.output for axis in axes)
-            if not same or any(axis.is_shared or axis.halo for axis in axes):
+            # An element of a view is another one of its array.
+            if isinstance(array, ArrayView) or not same or any(axis.is_shared or axis.halo for axis in axes):
                 raise ArgumentError(
                     f"{array.name} in {array.store!r} is read for several blocks, and cannot be the output at the same "
                     "time; write to another array"
@@ -145,7 +148,7 @@ class BlockWork:
     def check_shared(self, outputs: Sequence[Any]) -> None:
         """Refuse arrays that other processes do not see."""
         for array in (*self._inputs, *outputs):
-            if not isinstance(array, Array):
+            if not isinstance(array, ExportedArray):
                 raise ArgumentError("with client=, outputs must be arrays that other processes see, not in memory")
             check_shared(array.store, array.name)
 
@@ -321,7 +324,7 @@ def most_threads(arrays: Sequence[Any], device: str) -> int:
     """Return how many blocks of arrays are worked on at a time, at most."""
     if device != "cpu":
         return _ON_A_DEVICE
-    remote = any(isinstance(array, Array) and isinstance(array.store, RemoteValues) for array in arrays)
+    remote = any(isinstance(array, ExportedArray) and isinstance(array.store, RemoteValues) for array in arrays)
     return max(thread_count(), _REMOTE) if remote else thread_count()
 
 

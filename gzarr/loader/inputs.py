@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from ..windows.inputs import KINDS, Input, array_of, device_of
 
 if TYPE_CHECKING:
-    from ..arrays.array import Array
+    from ..arrays.exporting import ExportedArray
 
 #: One array, or arrays by name; or a list of such volumes.
 Inputs: TypeAlias = "Input | Mapping[str, Input] | Sequence[Input | Mapping[str, Input]]"
@@ -17,7 +17,7 @@ Inputs: TypeAlias = "Input | Mapping[str, Input] | Sequence[Input | Mapping[str,
 WANTED = f"a loader takes {KINDS}; a dict of those by name; or a list of either"
 
 
-def volumes_of(given: Inputs) -> list[dict[str, Array]]:
+def volumes_of(given: Inputs) -> list[dict[str, ExportedArray]]:
     """Return the arrays of each volume by name; a single one has the name ``""``.
 
     Arrays that are not open are opened on the device of those that are, and those in memory are copied.
@@ -31,7 +31,7 @@ def volumes_of(given: Inputs) -> list[dict[str, Array]]:
     """
     listed = given if isinstance(given, (list, tuple)) else [given]
     named: list[dict[str, Any]] = [dict(v) if isinstance(v, Mapping) else {"": v} for v in listed]
-    known: dict[int, Array] = {}
+    known: dict[int, ExportedArray] = {}
     device = device_of([value for volume in named for value in volume.values()])
     for volume in named:
         for name, value in volume.items():

@@ -36,7 +36,7 @@ from .work import most_held
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from ..arrays.array import Array
+    from ..arrays.exporting import ExportedArray
     from .inputs import Inputs
     from .keeping import Reads
     from .like import Like
@@ -517,7 +517,7 @@ def _shares(weights: Sequence[float] | None, count: int) -> list[float]:
     return shares
 
 
-def _static(sampler: Sampler, volumes: Sequence[Mapping[str, Array]]) -> dict[str, Any]:
+def _static(sampler: Sampler, volumes: Sequence[Mapping[str, ExportedArray]]) -> dict[str, Any]:
     """Read the arrays that each batch has as they are."""
     if not sampler.static:
         return {}

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from ..arrays.array import Array
+from ..arrays.view import ArrayView
 from ..errors import ArgumentError
 from ..hierarchy.create_filled import array as new_array
 from ..hierarchy.open import open_array
@@ -15,17 +16,18 @@ from ..hierarchy.open import open_array
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-#: An array of gzarr, a path or a URL of one, an array of zarr-python, an OME image, or an array in memory.
+#: An array of gzarr or a view of one, a path or a URL of one, an array of zarr-python, an OME image, or an array in
+#: memory.
 Input: TypeAlias = Any
 
 #: What that is, in messages.
 KINDS = (
-    "an array of gzarr, the path or URL of one, an array of zarr-python, an OME image (its level 0), or an array in "
-    "memory (of NumPy, or of xarray with loaded elements)"
+    "an array of gzarr or a view of one, the path or URL of one, an array of zarr-python, an OME image (its level 0), "
+    "or an array in memory (of NumPy, or of xarray with loaded elements)"
 )
 
 
-def array_of(value: Input, device: str, wanted: str) -> Array:
+def array_of(value: Input, device: str, wanted: str) -> Array | ArrayView:
     """Return an array for what can be given as one, on a device if it is not open yet.
 
     Parameters
@@ -44,7 +46,7 @@ def array_of(value: Input, device: str, wanted: str) -> Array:
     NodeNotFoundError, NodeTypeError, MetadataError, StoreError, DeviceError
         If it cannot be opened.
     """
-    if isinstance(value, Array):
+    if isinstance(value, (Array, ArrayView)):
         return value
     if isinstance(value, (str, os.PathLike)):
         return open_array(os.fspath(value), device=device)
@@ -66,14 +68,14 @@ def array_of(value: Input, device: str, wanted: str) -> Array:
 def device_of(values: Sequence[Input]) -> str:
     """Return the device that arrays among others are opened on: that of the first one that is open."""
     for value in values:
-        if isinstance(value, Array):
+        if isinstance(value, (Array, ArrayView)):
             return value.device
         if _is_image(value):
             return array_of(value, "auto", "").device
     return "auto"
 
 
-def names_of(value: Input, array: Array) -> tuple[str | None, ...] | None:
+def names_of(value: Input, array: Array | ArrayView) -> tuple[str | None, ...] | None:
     """Return the names of the axes of what was given and of its array, None without any."""
     if _is_image(value):
         return tuple(value.axes)

@@ -81,7 +81,7 @@ def parts(draw: st.DrawFn, shape: tuple[int, ...]) -> tuple[Any, ...]:
         )
     if draw(st.integers(0, 3)) == 0:
         at = draw(st.integers(0, len(items)))
-        items = items[:at] + [...] if draw(st.booleans()) else [*items[:at], ..., *items[at:]]
+        items = [*items[:at], ...] if draw(st.booleans()) else [*items[:at], ..., *items[at:]]
     return tuple(items)
 
 

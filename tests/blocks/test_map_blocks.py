@@ -312,7 +312,7 @@ def test_wrong_inputs() -> None:
     with pytest.raises(gzarr.ArgumentError, match="at least one array"):
         gzarr.map_blocks(bump)
     for wrong in (None, [1, 2], gzarr):
-        with pytest.raises(gzarr.ArgumentError, match=r"arrays: each is an array of gzarr, the path .*, not "):
+        with pytest.raises(gzarr.ArgumentError, match=r"each is an array of gzarr or a view of one, the path .*, not "):
             gzarr.map_blocks(bump, stored(elements()), wrong)
     with pytest.raises(gzarr.ArgumentError, match="cannot be broadcast"):
         gzarr.map_blocks(max, stored(elements()), stored(elements((2, 41)), 9))
