@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 from ..codecs.transpose import TransposeCodec
 from ..display import printable
 from ..errors import ArgumentError, ReadOnlyError
+from ..metadata.parts import DIMENSIONS_ATTRIBUTE
 from ..plan.selection import parse_orthogonal, parse_points
 from ..plan.view import View, parts, whole_extents
 from .exporting import ExportedArray
@@ -56,9 +57,12 @@ class ArrayView(ExportedArray):
         self._missing, self._verify = base._missing, base._verify
         reader = self._base._reader
         view = View(reader.planned_grid, self._extents)
-        names = base.metadata.dimension_names
+        names, attributes = base.metadata.dimension_names, base.metadata.attributes
+        if names is not None and DIMENSIONS_ATTRIBUTE in attributes:
+            attributes = {**attributes, DIMENSIONS_ATTRIBUTE: list(self._kept(names))}
         self._metadata = replace(
             base.metadata,
+            attributes=attributes,
             chunk_grid=view.grid,
             codecs=self._codecs_of(reader.decoding.codecs),
             dimension_names=None if names is None else self._kept(names),
@@ -104,7 +108,7 @@ class ArrayView(ExportedArray):
         return None
 
     def __dask_tokenize__(self) -> str:
-        return f"{self._base.__dask_tokenize__()} {self.selection}"
+        return f"{self._base.__dask_tokenize__()} {self._extents}"
 
     @property
     def base(self) -> WritableArray:
@@ -112,14 +116,19 @@ class ArrayView(ExportedArray):
         return self._base
 
     @property
-    def selection(self) -> str:
-        """What of the array it is: ``[0, 0:512, 10:90]``."""
-        return f"[{', '.join(map(str, self._extents))}]"
+    def selection(self) -> tuple[int | slice, ...]:
+        """What of the array it is, along each axis: ``view.base.view[view.selection]`` is the same view."""
+        return tuple(extent.item for extent in self._extents)
 
     @property
     def name(self) -> str:
         """Path of the array in the store with a leading slash, and what of the array it is."""
-        return f"{self._base.name}{self.selection}"
+        return f"{self._base.name}[{', '.join(map(str, self._extents))}]"
+
+    @property
+    def write_empty_chunks(self) -> bool:
+        """As for the array."""
+        return self._base.write_empty_chunks
 
     @property
     def view(self) -> ViewIndexer:

@@ -60,12 +60,18 @@ class Extent:
             return self.count
         return 0 if low >= size else (size - 1 - low) // abs(self.step) + 1
 
-    def __str__(self) -> str:
-        if not self.kept:
-            return str(self.start)
+    @property
+    def item(self) -> int | slice:
+        """The integer or the slice that selects these elements of an axis."""
         end = self.start + self.count * self.step
-        step = "" if self.step == 1 else f":{self.step}"
-        return f"{self.start}:{end if end >= 0 else ''}{step}"
+        return slice(self.start, end if end >= 0 else None, self.step) if self.kept else self.start
+
+    def __str__(self) -> str:
+        item = self.item
+        if not isinstance(item, slice):
+            return str(item)
+        step = "" if item.step == 1 else f":{item.step}"
+        return f"{item.start}:{'' if item.stop is None else item.stop}{step}"
 
 
 def whole_extents(shape: Sequence[int]) -> tuple[Extent, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from typing import TYPE_CHECKING, Any
@@ -205,3 +206,109 @@ def test_arrays_that_grow_and_shrink(tmp_path: Path) -> None:
     array.resize((5, 17, 30, 40))
     with pytest.raises(gzarr.ArgumentError, match="since this loader was made"):
         list(loader)
+
+
+# -- dask
+
+
+@pytest.mark.parametrize("part", PARTS, ids=str)
+@pytest.mark.parametrize("options", [{}, {"shards": (3, 10, 24, 32)}], ids=["chunks", "shards"])
+def test_dask_arrays(part: Any, options: dict[str, Any], device: TestedDevice) -> None:
+    view = opened(device, **options).view[part]
+    found = view.to_dask({})
+    assert found.chunks == tuple(lengths or (0,) for lengths in view.chunk_lengths)
+    np.testing.assert_array_equal(device.to_numpy(found.compute(scheduler="sync")), DATA[part])
+    reversed_ = gzarr.to_dask(view)[::-1]
+    np.testing.assert_array_equal(device.to_numpy(reversed_.compute(scheduler="threads")), DATA[part][::-1])
+
+
+def test_names_of_dask_arrays(tmp_path: Path) -> None:
+    array = stored(tmp_path / "a")
+    names = [array.view[part].to_dask().name for part in (0, 1, slice(1), slice(1, None), slice(None, None, -1))]
+    names.append(array.to_dask().name)
+    assert len(set(names)) == 6
+    assert gzarr.open_array(tmp_path / "a", device="cpu").view[0].to_dask().name == names[0]
+    arrived = pickle.loads(pickle.dumps(array.view[1, ::-1].to_dask()))
+    np.testing.assert_array_equal(arrived.compute(scheduler="sync"), DATA[1, ::-1])
+
+
+# -- copies
+
+
+@pytest.mark.parametrize("part", PARTS, ids=str)
+@pytest.mark.parametrize("zarr_format", [2, 3, "sharded", "uneven"])
+def test_copies(part: Any, zarr_format: Any, tmp_path: Path, device: TestedDevice) -> None:
+    options: dict[str, Any] = {"zarr_format": 2} if zarr_format == 2 else {}
+    if zarr_format == "sharded":
+        options["shards"] = (3, 10, 24, 32)
+    elif zarr_format == "uneven":
+        options["chunks"] = [[1, 2], [20], [11, 19], [40]]
+    view = stored(attributes={"a": 1}, codecs="zstd", **options).view[part]
+    copied = gzarr.copy(view, tmp_path / "a", read_back=True, device=device.name, progress=False)
+    np.testing.assert_array_equal(device.to_numpy(copied[...]), DATA[part])
+    assert (copied.dimension_names, copied.attrs["a"]) == (view.dimension_names, 1)
+    assert (copied.zarr_format, copied.compressors) == (view.zarr_format, view.base.compressors)
+    if zarr_format in (2, 3):
+        assert copied.chunks == tuple(min(n, c) for n, c in zip(view.shape, axes_of(part, CHUNKS), strict=True))
+    other = gzarr.copy(view, tmp_path / "b", zarr_format=3, chunks=4, shards=None, codecs="auto", progress=False)
+    np.testing.assert_array_equal(other[...], DATA[part])
+    assert other.chunks == (4,) * view.ndim
+
+
+def axes_of(part: Any, items: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return the items of the axes that a part has."""
+    at = part.index(...) if ... in part else len(part)
+    whole = (slice(None),) * (len(items) - len([one for one in part if one is not ...]))
+    full = (*part[:at], *whole, *part[at + 1 :])
+    return tuple(item for item, one in zip(items, full, strict=True) if not isinstance(one, int))
+
+
+def test_copies_that_are_resumed_and_refused(tmp_path: Path) -> None:
+    array = stored(tmp_path / "a", fill_value=0)
+    array[0, :5] = 0
+    view = array.view[0, ::2]
+    copied = gzarr.copy(view, tmp_path / "b", progress=False)
+    np.testing.assert_array_equal(copied[...], array[0, ::2])
+    # Chunks of nothing but the fill value are not stored.
+    copied.store.erase("c/1/1/1")
+    again = gzarr.copy(view, tmp_path / "b", resume=True, read_back=True, progress=False)
+    np.testing.assert_array_equal(again[...], array[0, ::2])
+    with pytest.raises(gzarr.ArgumentError, match="is not a copy of the source"):
+        gzarr.copy(array.view[0], tmp_path / "b", resume=True, progress=False)
+    with pytest.raises(gzarr.ArgumentError):
+        gzarr.copy(view, tmp_path / "a", overwrite=True, progress=False)
+    array.resize((3, 10, 30, 40))
+    with pytest.raises(gzarr.ArgumentError, match="is not there any more"):
+        gzarr.copy(view, tmp_path / "c", progress=False)
+    assert not (tmp_path / "c").exists()
+
+
+def test_copies_by_other_processes(tmp_path: Path) -> None:
+    view = stored(tmp_path / "a").view[2, ..., ::-1]
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        copied = gzarr.copy(view, tmp_path / "b", client=pool, progress=False)
+    np.testing.assert_array_equal(copied[...], DATA[2, ..., ::-1])
+
+
+def test_views_with_xarrays_names_in_version_2(tmp_path: Path) -> None:
+    array = stored(zarr_format=2)
+    assert array.attrs["_ARRAY_DIMENSIONS"] == list(NAMES)
+    assert array.view[0, 0].attrs["_ARRAY_DIMENSIONS"] == ["y", "x"]
+    assert gzarr.array(array.view[0, 0]).attrs["_ARRAY_DIMENSIONS"] == ["y", "x"]
+    assert gzarr.copy(array.view[0, 0], tmp_path / "a", progress=False).attrs["_ARRAY_DIMENSIONS"] == ["y", "x"]
+
+
+# -- images
+
+
+@pytest.mark.parametrize("part", [(1,), (slice(1, 3), slice(None), slice(3, 27)), (2, ..., slice(None, None, -1))])
+def test_images(part: Any, tmp_path: Path, device: TestedDevice) -> None:
+    view = opened(device).view[part]
+    image = gzarr.ome.create(tmp_path / "a", data=view, axes="zyx" if view.ndim == 3 else "czyx", levels=2)
+    wanted = gzarr.ome.create(tmp_path / "b", data=DATA[part], axes=list(image.axes), levels=2)
+    for found, level in zip(image.levels, wanted.levels, strict=True):
+        np.testing.assert_array_equal(np.asarray(found.array._on_device("cpu")), level.array._on_device("cpu")[...])
+    labels = gzarr.create_array({}, data=DATA // 100, chunks=CHUNKS, device="cpu").view[part]
+    if view.ndim == 3:
+        made = gzarr.ome.create_labels(tmp_path / "a", "n", labels)
+        np.testing.assert_array_equal(made.levels[0].array._on_device("cpu")[...], (DATA // 100)[part])

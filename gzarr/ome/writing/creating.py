@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...arrays.array import Array
+from ...arrays.view import ArrayView
 from ...codecs.choice import AUTO
 from ...documents.json import quote
 from ...engines.cuda.devices import current
@@ -76,9 +77,9 @@ def create(
     store, path
         Store, and path of the image in it, as for :func:`gzarr.create_array`.
     data
-        Elements of level 0: NumPy or CuPy array, :class:`gzarr.Array`, or any object with ``shape``, ``dtype`` and
-        ``data[box]`` (of zarr-python, dask, h5py, …), which is read box by box, in several threads. None: an empty
-        level 0 of some ``shape`` and ``dtype``; :func:`pyramid` adds the other levels when it is written.
+        Elements of level 0: NumPy or CuPy array, :class:`gzarr.Array` or a view of one, or any object with ``shape``,
+        ``dtype`` and ``data[box]`` (of zarr-python, dask, h5py, …), which is read box by box, in several threads. None:
+        an empty level 0 of some ``shape`` and ``dtype``; :func:`pyramid` adds the other levels when it is written.
     axes
         Names of the dimensions, such as ``"tczyx"``, or a list of names or of
         :class:`gzarr.ome.metadata.model.Axis`.
@@ -386,7 +387,7 @@ def _elements(data: Any, shape: Any, dtype: Any) -> tuple[Any, Shape, np.dtype[A
 
 def _device_of(source: Any) -> str:
     """Return the device that levels are made on: the one that elements are on, or are read to."""
-    if isinstance(source, Array):
+    if isinstance(source, (Array, ArrayView)):
         return source.device
     # Of CuPy; arrays of other kinds are read to host memory.
     return current() if hasattr(source, "get") and hasattr(source, "data") and not hasattr(source, "chunks") else "cpu"
