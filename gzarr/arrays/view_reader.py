@@ -6,8 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..engines import monitor
 from ..engines.stack import Stack
+from .outputs import HOST
 from .read import Reader
+from .read_options import NO_OPTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -55,6 +58,28 @@ class ViewReader(Reader):
     def ask(self, chunks: IntArray, ask: Callable[[ReadRequest], None]) -> None:
         """Find chunks of the array; as :meth:`Reader.ask`."""
         self._of.ask(self._view.chunks(chunks)[0], ask)
+
+    def fill(
+        self,
+        selections: Sequence[Selection],
+        results: Sequence[Any],
+        field: str | None,
+        missing: Missing,
+        memory: Results = HOST,
+        whole: Any = None,
+        options: DeviceOptions = NO_OPTIONS,
+    ) -> None:
+        """Read each selection into its result; as :meth:`Reader.fill`."""
+        if memory is HOST and len(selections) == 1 and field is None and monitor.current() is None:
+            first = selections[0]
+            if first.indices is None and first.points is None and self._of.planned_grid.is_regular:
+                box, index = self._view.box(first)
+                target = first.view(results[0])
+                if target is not None and index is not None:
+                    target = target[(*index, ...)]
+                if target is not None and self._of._fill_quickly(box, target, missing):
+                    return
+        super().fill(selections, results, field, missing, memory, whole, options)
 
     def _run_parts(
         self,

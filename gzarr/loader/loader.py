@@ -62,8 +62,9 @@ class Loader:
     ----------
     arrays
         One array, or arrays by name, of which a sample has one window each; or a list of such volumes, whose samples
-        make up one epoch. They are read to their own device. Paths and URLs, arrays of zarr-python and OME images (of
-        which level 0 is taken) are opened; arrays of NumPy, and of xarray with loaded elements, are copied.
+        make up one epoch. They are read to their own device. Views (:attr:`gzarr.Array.view`) are arrays, too. Paths
+        and URLs, arrays of zarr-python and OME images (of which level 0 is taken) are opened; arrays of NumPy, and of
+        xarray with loaded elements, are copied.
     sampler
         What a sample is: :class:`Rows`, :class:`Windows`, :class:`Patches` or a :class:`Sampler` of one's own.
     weights

@@ -16,7 +16,7 @@ from ..errors import SelectionError
 from ..metadata.chunk_grid import MAX_UNEVEN_CHUNKS, ChunkGrid, RectilinearAxis, RegularAxis
 from .axes import IndexTable, offsets_of
 from .planner import Points, check_int64
-from .selection import parse_basic
+from .selection import Selection, parse_basic
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -203,6 +203,27 @@ class View:
             found[:, d] = axis.chunk_of(first[:, d])
             first[:, d] -= axis.begins(found[:, d])
         return found, first
+
+    def box(self, selection: Selection) -> tuple[Selection, tuple[Any, ...] | None]:
+        """Return the box of the array for a box of the view, without index arrays and points.
+
+        Returns
+        -------
+        The box, whose result has the axes of the array; and an index that gives them to one of the view, if need be.
+        """
+        starts, steps, counts = [], [], []
+        turned: set[int] = set()
+        own = iter(zip(selection.start, selection.step, selection.count, strict=True))
+        for d, extent in enumerate(self._extents):
+            start, step, count = next(own) if extent.kept else (0, 1, 1)
+            if extent.step < 0:
+                turned.add(d)
+                start += max(count - 1, 0) * step
+            starts.append(extent.start + start * extent.step)
+            steps.append(step * abs(extent.step) if count > 1 else 1)
+            counts.append(count)
+        shape = tuple(counts)
+        return Selection(shape, tuple(starts), tuple(steps), shape), self._index(turned)
 
     def plan(self, the_plan: Plan, lengths: IntArray) -> tuple[Plan, tuple[Any, ...] | None]:
         """Return the plan of the array for one of the view.
