@@ -153,28 +153,35 @@ def make_output(
     if not {"chunks", "shards"}.isdisjoint(output.layout):
         # Those of the input need not suit the ones that are given.
         layout |= {"chunks": AUTO, "shards": None}
-    # The chunks do not depend on results, so that the blocks do not: their data type stands in for that of these.
     layout |= {"dtype": like.dtype if dtype is None else dtype, **output.layout}
     arguments = arguments_like(like, layout)
+    # Chunks do not depend on results, or the blocks would, so they are chosen here.
+    arguments |= _grid_of(arguments)
     if resume:
         with contextlib.suppress(NodeNotFoundError):
             found = open_array(value, mode="r+", device="cpu")
             if found.shape != shape:
                 raise OutputError(f"{found.name}, to be resumed, has shape {found.shape}; results have shape {shape}")
             if not {"chunks", "shards"}.isdisjoint(output.layout):
-                _check_resumed(found, arguments)
+                _check_resumed(found, arguments["chunks"], arguments["shards"])
             return found._on_device(device)
     return CreatedOutput(value, arguments, device, follows_results=dtype is None, overwrite=overwrite)
 
 
-def _check_resumed(found: Array, arguments: Mapping[str, Any]) -> None:
+def _grid_of(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments ``chunks`` and ``shards`` with what stands for ``"auto"`` and the like."""
+    only = {name: arguments.get(name, AUTO) for name in ("shape", "dtype", "zarr_format", "chunks")}
+    found = arguments_of(new_metadata("", **only, shards=arguments.get("shards")))
+    return {"chunks": found["chunks"], "shards": found["shards"]}
+
+
+def _check_resumed(found: Array, chunks: Any, shards: Any) -> None:
     """Refuse to go on with an array that has other chunks or shards than those that are given."""
-    only = {name: arguments[name] for name in ("shape", "dtype", "chunks", "shards")}
-    grids = [arguments_of(m) for m in (found.metadata, new_metadata("", zarr_format=found.zarr_format, **only))]
-    said = [f"chunks={grid['chunks']} and shards={grid['shards']}" for grid in grids]
-    if said[0] != said[1]:
+    stored = arguments_of(found.metadata)
+    if (stored["chunks"], stored["shards"]) != (chunks, shards):
         raise OutputError(
-            f"{found.name}, to be resumed, has {said[0]}, and not {said[1]}: leave these out, or begin anew"
+            f"{found.name}, to be resumed, has chunks={stored['chunks']} and shards={stored['shards']}, and not "
+            f"chunks={chunks} and shards={shards}: leave these out, or begin anew"
         )
 
 
@@ -265,11 +272,7 @@ class CreatedOutput:
         """
         if dtype is None:
             return self._planned.create()
-        # Chunks that were chosen for another data type stay: blocks are whole ones of them.
-        grid = {
-            name: value for name, value in arguments_of(self.array.metadata).items() if name in ("chunks", "shards")
-        }
-        return self._of(self._arguments | grid | {"dtype": dtype}).create()
+        return self._of(self._arguments | {"dtype": dtype}).create()
 
 
 def _layout(geometry: Geometry, shape: tuple[int, ...], like: ExportedArray) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -107,3 +108,16 @@ def test_created_outputs_have_the_data_type_of_the_results(device: TestedDevice,
 
     with pytest.raises(gzarr.ArgumentError, match=r"of int32 for block .* and of float64 for the first"):
         gzarr.map_blocks(uneven, stored(data), out={}, block=CHUNKS, device=device.name)
+
+
+def same(x: Any) -> Any:
+    return x
+
+
+def test_results_come_from_the_devices_of_others(device: TestedDevice, tmp_path: Path) -> None:
+    """Whoever computes the first block gives its results in host memory."""
+    data = elements()
+    source = gzarr.create_array(tmp_path / "a", data=data, chunks=CHUNKS, device="cpu")
+    with ThreadPoolExecutor(1) as others:
+        out = gzarr.map_blocks(same, source, out=tmp_path / "b", block=CHUNKS, device=device.name, client=others)
+    np.testing.assert_array_equal(device.to_numpy(out[...]), data)
