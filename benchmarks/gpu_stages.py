@@ -52,7 +52,8 @@ TESTS = (
     "read_api", "copy", "format_v1",
     "format_v3_draft", "format_v3_draft_documents", "made_up_codec", "number_types",
     "zip_store", "zip_remote", "fsspec_store", "zarr_store", "virtual",
-    "read_windows", "map_blocks_devices", "loader", "inputs", "keeping", "steps", "tensors", "weighing",
+    "read_windows", "views", "views_taken", "map_blocks_devices", "block_lengths", "loader", "inputs", "keeping",
+    "steps", "tensors", "weighing",
     "merging", "zarr_pipeline_gpu", "xarray_device", "dask",
     "dask_gpu", "ome_images", "downsample", "pyramids", "ome_appending",
 )  # fmt: skip

@@ -13,6 +13,7 @@ __version__ = "0.1.0"
 __all__ = [
     "ArgumentError",
     "Array",
+    "ArrayView",
     "CachedStore",
     "ChunkDecodeError",
     "ChunkError",
@@ -81,6 +82,7 @@ __all__ = [
 
 if TYPE_CHECKING:
     from .arrays.array import Array
+    from .arrays.view import ArrayView
     from .blocks import map_blocks
     from .engines.memory import release_memory
     from .errors import (
@@ -131,6 +133,7 @@ if TYPE_CHECKING:
 else:
     _NAMES = {
         "arrays.array": ("Array",),
+        "arrays.view": ("ArrayView",),
         "blocks": ("map_blocks",),
         "engines.memory": ("release_memory",),
         "hierarchy.create": ("create_array", "create_group"),

@@ -14,6 +14,7 @@ from .device_choice import resolve_device
 from .index import Indexer
 from .read import Reader
 from .read_options import check_missing, check_verify
+from .view import ViewIndexer
 from .write import Writer
 from .writing import WritableArray
 
@@ -117,6 +118,11 @@ class Array(WritableArray):
     def vindex(self) -> Indexer:
         """Point selection: ``a.vindex[[0, 5], [1, 2]]`` takes elements (0, 1) and (5, 2); also takes a mask."""
         return Indexer(self, parse_points, "vindex")
+
+    @property
+    def view(self) -> ViewIndexer:
+        """Parts that are read later, where arrays are taken: ``a.view[0, :, 10:90]`` is an :class:`ArrayView`."""
+        return ViewIndexer(self)
 
     @property
     def blocks(self) -> Indexer:

@@ -9,8 +9,8 @@ if TYPE_CHECKING:
 
     from ..engines.request import Missing, Verify
     from ..plan.selection import Selection
+    from .exporting import ExportedArray
     from .read_options import Decode
-    from .writing import WritableArray
 
 
 class Indexer:
@@ -18,7 +18,7 @@ class Indexer:
 
     __slots__ = ("_array", "_name", "_parse")
 
-    def __init__(self, array: WritableArray, parse: Callable[..., Selection], name: str) -> None:
+    def __init__(self, array: ExportedArray, parse: Callable[..., Selection], name: str) -> None:
         self._array = array
         self._parse = parse
         self._name = name
@@ -39,10 +39,11 @@ class Indexer:
         self, selection: Any, value: Any, *, lock: bool = False, aligned: bool = False, stream: Any = None
     ) -> None:
         """Write to a selection, with the parameters of :meth:`Array.write`."""
-        self._array._check_writable()
+        array: Any = self._array
+        array._check_writable()
         rest, field = self._array._split_field(selection)
         parsed = self._parse(rest, self._array.shape)
-        self._array._write([parsed], [value], field, lock=lock, aligned=aligned, stream=stream)
+        array._write([parsed], [value], field, lock=lock, aligned=aligned, stream=stream)
 
     def read(
         self,

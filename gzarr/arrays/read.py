@@ -461,15 +461,15 @@ class Reader:
         -------
         The way, the number of chunks and of stored values, and the decoded bytes.
         """
-        grid = self.planned_grid
-        the_plan = plan([selection], grid)
-        values = len(the_plan)
-        if self.decoding.levels:
-            shards = self._metadata.chunk_grid.chunk_of(grid.begins(the_plan.chunks))
-            values = len(distinct_rows(shards)[0]) if values else 0
-        lengths = grid.lengths(the_plan.chunks)
-        nbytes = int(np.prod(lengths, axis=1).sum()) * self._metadata.dtype.itemsize
-        return self._way(selection, field, on_host=on_host), len(the_plan), values, nbytes
+        chunks = plan([selection], self.planned_grid).chunks
+        return self._way(selection, field, on_host=on_host), len(chunks), *self._stored(chunks)
+
+    def _stored(self, chunks: npt.NDArray[np.int64]) -> tuple[int, int]:
+        """Return in how many stored values some chunks are, and their decoded bytes."""
+        grid, values = self.planned_grid, len(chunks)
+        if self.decoding.levels and values:
+            values = len(distinct_rows(self._metadata.chunk_grid.chunk_of(grid.begins(chunks)))[0])
+        return values, int(np.prod(grid.lengths(chunks), axis=1).sum()) * self._metadata.dtype.itemsize
 
     def _way(self, selection: Selection, field: str | None, *, on_host: bool) -> Way:
         if not on_host:

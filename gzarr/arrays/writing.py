@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from copy import copy
+from typing import TYPE_CHECKING, Any, cast
 
 from ..engines.cuda.devices import get_device
 from ..errors import ArgumentError, ReadOnlyError, SelectionError
@@ -18,6 +19,7 @@ from .zarr_selections import Fields, one_field, parse_coordinates, parse_mask
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from typing import Self
 
     from ..metadata.model import ArrayMetadata
     from ..plan.selection import Selection
@@ -279,3 +281,19 @@ class WritableArray(ExportedArray):
             self._metadata = metadata
             self._reader = reader
             self._writer = self._writer.with_metadata(metadata)
+
+    # -- for those who take arrays
+
+    def _on_device(self, device: str) -> Self:
+        """Return the same array with results on a device."""
+        if self.device == device:
+            return self
+        make, arguments = cast("tuple[Callable[..., Self], Any]", self.__reduce__())
+        return make(*arguments, device=device, auto=False)
+
+    def _same(self) -> Self:
+        """Return another object for the array, which keeps its metadata when this one's change."""
+        other = copy(self)
+        # What it has found out of the store is the same.
+        other._reader = self._reader
+        return other

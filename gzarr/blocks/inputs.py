@@ -18,7 +18,7 @@ from ..engines.monitor import ReadCancelledError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..arrays.array import Array
+    from ..arrays.exporting import ExportedArray
     from .assembly import Source
     from .axes import InputAxis, WindowPart
     from .memory import BlockMemory
@@ -99,7 +99,7 @@ class Input:
         Bytes for chunks that are kept.
     """
 
-    def __init__(self, array: Array, axes: Sequence[InputAxis], order: Order, room: int) -> None:
+    def __init__(self, array: ExportedArray, axes: Sequence[InputAxis], order: Order, room: int) -> None:
         self._array, self._axes, self._order, self._room = array, axes, order, room
         self._pieces: dict[Index, Piece] = {}
         self._nbytes = math.prod(axis.chunks.longest for axis in axes) * array.dtype.itemsize

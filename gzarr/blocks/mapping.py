@@ -3,29 +3,36 @@
 from __future__ import annotations
 
 from contextlib import closing
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final
 
-from ..arrays.array import Array
 from ..arrays.device_choice import resolve_device
 from ..engines.cuda.devices import get_device
 from ..errors import ArgumentError
-from .outputs import CreatedOutput, DoneBlocks, NewOutput, Output, make_output, on_device, output_shapes
+from ..tools.processes import as_executor
+from ..windows.inputs import KINDS, array_of, device_of, names_of
+from .lengths import block_lengths, names_of_axes
+from .outputs import CreatedOutput, DoneBlocks, NewOutput, Output, make_output, output_shapes
 from .plan import Geometry, block_axes, check_blocks, target_bytes
 from .work import BlockWork, most_threads
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from ..arrays.exporting import ExportedArray
     from ..windows.boundary import Mode
+    from ..windows.inputs import Input
+    from .lengths import Length
 
 DEFAULT_BUDGET_BYTES: Final = 512 << 20
+
+_WANTED: Final = f"map_blocks takes a function and arrays: each is {KINDS}"
 
 
 def map_blocks(
     function: Callable[..., Any],
-    *arrays: Array,
+    *arrays: Input,
     out: Any = None,
-    block: Literal["auto"] | int | Sequence[int] = "auto",
+    block: Length | Sequence[Length] | Mapping[str, Length] = "auto",
     halo: int | Sequence[int] = 0,
     boundary: Mode | complex | None = "symmetric",
     scale: float | Sequence[float] = 1,
@@ -56,15 +63,20 @@ def map_blocks(
         threads, on a device while a stream of the thread's own is CuPy's current one. If it has a parameter
         ``block_info``, it is given a :class:`gzarr.blocks.Block` there.
     *arrays
-        Inputs, at least one. Their shapes are broadcast as NumPy does; axes are those of the common shape.
+        Inputs, at least one: arrays of gzarr and views of them; paths and URLs of arrays, arrays of zarr-python and OME
+        images (of which level 0 is taken), which are opened; arrays of NumPy, and of xarray with loaded elements, which
+        are copied. Their shapes are broadcast as NumPy does; axes are those of the common shape.
     out
         Output, or list of outputs: arrays opened for writing; NumPy arrays (CuPy arrays on a device); or stores as for
-        :func:`gzarr.create_array`, where an array like the first input is created. None for a new array in memory, or
-        for no output if there is ``reduce``. :class:`gzarr.blocks.Output` gives one of several a shape or a data type
-        of its own.
+        :func:`gzarr.create_array`, where an array like the first input is created, once the first block is computed.
+        None for a new array in memory, or for no output if there is ``reduce``. :class:`gzarr.blocks.Output` gives an
+        output a shape, a data type, chunks, shards or codecs of its own.
     block
-        Shape of blocks, in elements of the first output, so that they are whole chunks (shards) of all outputs. Along
-        an axis that one of these lacks, a block has all of it. ``"auto"`` for about 8 MiB, without halos.
+        Shape of blocks, in elements of the first output, so that they are whole chunks (shards) of all outputs: a
+        length for each axis or for all of them, or lengths by names of axes, ``{"z": 16, "y": 256}``. -1 and None are
+        all of an axis. ``"auto"``, which axes that are not named have as well, chooses lengths for blocks of about
+        8 MiB, without halos. Along an axis that an output lacks, a block has all of it. Names are those of the first
+        output, or of the inputs (``dimension_names``, axes of OME images, ``dims`` of xarray).
     halo
         Elements that a function is given before and after a block along each axis of the inputs, or along all of them.
     boundary
@@ -78,12 +90,14 @@ def map_blocks(
         Axes of the inputs that the outputs lack, which a function is given whole; and axes of the outputs that the
         inputs lack, which it returns whole, and whose length is that of ``out``.
     dtype
-        Data type of created outputs; None for that of the first input (of the first result, in memory).
+        Data type of created outputs; None for that of the first block's result, which later ones must have as well. An
+        output that is resumed keeps its own.
     reduce
         Function of two values that returns one: a sum, a merged histogram, a joined table. ``function`` then returns
         one more value, after its outputs, and these are reduced in the order of blocks, one by one.
     device
-        Device of the blocks: ``"cpu"``, ``"cuda"``, ``"cuda:N"`` or ``"auto"``; None for that of the first input.
+        Device of the blocks: ``"cpu"``, ``"cuda"``, ``"cuda:N"`` or ``"auto"``; None for that of the first input, which
+        is opened on the device of one that is open.
     overlap
         Whether blocks are worked on at the same time. If False, there is one thread.
     overwrite
@@ -108,11 +122,14 @@ def map_blocks(
 
     Raises
     ------
+    NodeNotFoundError, NodeTypeError, MetadataError, DeviceError
+        If an input or a device cannot be opened.
     ArgumentError, OutputError, ReadOnlyError
         If an argument is wrong, or an output is an input of which several blocks need the same chunks; nothing was
         created or written.
     ArgumentError
-        If ``function`` returns something else than described above.
+        If ``function`` returns something else than described above, elements of another data type than for the first
+        block, or elements that a created output cannot have.
     ChunkError, StoreError
         If a chunk cannot be read or written.
     Exception
@@ -128,8 +145,8 @@ def map_blocks(
     >>> int(gzarr.map_blocks(np.sum, a, reduce=lambda x, y: x + y))
     45
     """
-    if not arrays or not all(isinstance(array, Array) for array in arrays):
-        raise ArgumentError("map_blocks takes a function and arrays of gzarr, at least one")
+    if not arrays:
+        raise ArgumentError("map_blocks takes a function and at least one array")
     called: tuple[object, ...] = (function,) if reduce is None else (function, reduce)
     if not all(map(callable, called)):
         raise ArgumentError("function and reduce must be callable")
@@ -137,12 +154,14 @@ def map_blocks(
         raise ArgumentError("overwrite=True begins again, and resume=True continues: pass only one of them")
     if type(budget_bytes) is not int or budget_bytes < 1:
         raise ArgumentError(f"budget_bytes must be a positive integer, not {budget_bytes!r}")
-    device = arrays[0].device if device is None else resolve_device(device)
-    inputs = [on_device(array, device) for array in arrays]
+    opened_on = device_of(arrays) if device is None else resolve_device(device)
+    opened = [array_of(value, opened_on, _WANTED) for value in arrays]
+    device = opened[0].device if device is None else opened_on
+    inputs = [array._on_device(device) for array in opened]
     several = isinstance(out, (list, tuple))
     given = list(out) if several else [] if out is None and reduce is not None else [out]
     wanted = [value if isinstance(value, Output) else Output(value) for value in given]
-    geometries = _geometries(arrays, wanted, halo, boundary, scale, drop_axis, new_axis)
+    geometries = _geometries(inputs, wanted, halo, boundary, scale, drop_axis, new_axis)
     # Without outputs, blocks are those of one that there could be.
     shapes = output_shapes(geometries, [output.target for output in wanted] or [None])
     check_blocks(geometries[0], shapes[: len(wanted)], inputs)
@@ -153,31 +172,41 @@ def map_blocks(
     outputs = [one.array if isinstance(one, CreatedOutput) else one for one in planned]
     threads = most_threads([*inputs, *outputs], device) if overlap else 1
     first = geometries[0]
-    blocks = block_axes(geometries, inputs, outputs, shapes, block, target_bytes(budget_bytes, threads))
+    lengths = block_lengths(
+        block,
+        shapes[0],
+        names_of_axes(
+            first,
+            getattr(outputs[0], "dimension_names", None) if outputs else None,
+            [(array.ndim, names_of(value, array)) for value, array in zip(arrays, inputs, strict=True)],
+        ),
+    )
+    blocks = block_axes(geometries, inputs, outputs, shapes, lengths, target_bytes(budget_bytes, threads))
     grid = first.grid(blocks, geometries[: len(outputs)], shapes[: len(outputs)])
     axes = [first.axes_of(array, blocks) for array in inputs]
     work = BlockWork(function, inputs, outputs, grid, axes, device, threads, budget_bytes, reduces=reduce is not None)
     work.check_apart(resume=resume)
     if resume and reduce is not None:
         raise ArgumentError("resume=True leaves out blocks that are done, and reduce needs the values of all of them")
-    if client is not None:
-        work.check_shared()
     for one in planned:
         if isinstance(one, CreatedOutput):
             one.check(inputs)
-    # Everything is checked; from here on, something is created.
-    outputs = [one.create() if isinstance(one, CreatedOutput) else one for one in planned]
-    work.write_to(outputs)
-    done = DoneBlocks(outputs, work.grid) if resume else None
+    work.make(planned)
+    executor = None if client is None else as_executor(client)
+    if executor is not None:
+        work.check_shared(outputs)
+        work.check_pickled()
+    done = DoneBlocks(planned, work.grid) if resume else None
+    # Everything is checked; from here on, something is computed, and created.
     if device != "cpu":
         # What the caller has enqueued on arrays of the device comes before blocks.
         with get_device(device) as own:
             own.current_stream().synchronize()
-    with closing(work.values(done, client, progress=progress)) as values:
+    with closing(work.values(done, executor, progress=progress)) as values:
         reduced = _reduced(values, reduce)
     results = [
         output.array(own.shape, inputs[0].dtype) if isinstance(output, NewOutput) else output
-        for output, own in zip(outputs, grid.outputs, strict=True)
+        for output, own in zip(work.outputs, grid.outputs, strict=True)
     ]
     answer = results if several else results[0] if results else None
     if reduce is None:
@@ -186,7 +215,13 @@ def map_blocks(
 
 
 def _geometries(
-    arrays: Sequence[Array], outputs: Sequence[Output], halo: Any, boundary: Any, scale: Any, drop: Any, new: Any
+    arrays: Sequence[ExportedArray],
+    outputs: Sequence[Output],
+    halo: Any,
+    boundary: Any,
+    scale: Any,
+    drop: Any,
+    new: Any,
 ) -> list[Geometry]:
     """Return the geometry of each output, or one without outputs; those of the call's arguments are one object."""
     shapes = [array.shape for array in arrays]

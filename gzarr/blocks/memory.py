@@ -141,6 +141,14 @@ class BlockMemory:
             stream.wait_event(self.stream.record(device.event()))
             return hand_over(device, value, (self.stream,), stream)
 
+    def to_host(self, value: Any) -> Any:
+        """Return an array of the device in host memory; others as they are."""
+        if self._device is None or not self.is_array(value):
+            return value
+        assert self.stream is not None
+        with self._device as device:
+            return device.to_host(value, self.stream)
+
     def wait_for(self, event: Event | None) -> None:
         """Have what is enqueued from now on wait for an event."""
         if event is not None and self.stream is not None:

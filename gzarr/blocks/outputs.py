@@ -6,16 +6,19 @@ import contextlib
 import math
 import threading
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
 
 from ..arrays.array import Array
 from ..arrays.outputs import HOST, DeviceResults
 from ..arrays.stored_chunks import stored_chunks
+from ..codecs.choice import AUTO
 from ..dtypes.masks import unmasked
 from ..engines.cuda.devices import get_device
 from ..errors import ArgumentError, NodeNotFoundError, OutputError
+from ..hierarchy.array_spec import arguments_of, new_metadata
 from ..hierarchy.create_filled import arguments_like
 from ..hierarchy.new_nodes import NewArray
 from ..hierarchy.open import open_array
@@ -25,8 +28,9 @@ from ..stores.places_read import check_apart
 from ..stores.resolve import as_store
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
+    from ..arrays.exporting import ExportedArray
     from ..arrays.outputs import Results
     from ..engines.cuda.device_protocol import Event
     from ..hierarchy.array_spec import ArrayArguments
@@ -38,20 +42,19 @@ if TYPE_CHECKING:
     Box = tuple[slice, ...]
 
 
-def on_device(array: Array, device: str) -> Array:
-    """Return an array with results on a device."""
-    if array.device == device:
-        return array
-    return Array(
-        array.metadata,
-        array.store,
-        array.path,
-        device=device,
-        missing=array.missing,
-        verify=array.verify,
-        mode="r" if array.read_only else "r+",
-        write_empty_chunks=array.write_empty_chunks,
-    )
+class _NotGiven(Enum):
+    """An argument that is left out, where None means something else."""
+
+    NOT_GIVEN = "not given"
+
+    def __repr__(self) -> str:
+        return "<not given>"
+
+
+_NOT_GIVEN: Final = _NotGiven.NOT_GIVEN
+
+#: Data types that a codec may need, one of each kind, tried while that of the results is not known.
+_TYPES: Final = ("f4", "i4", "u1", "c8", "f8", "i8", "u8", "?")
 
 
 @dataclass(frozen=True)
@@ -64,6 +67,11 @@ class Output:
         Array opened for writing, array in memory, or store, as for ``out``; None for a new array in memory.
     scale, drop_axis, new_axis, dtype
         As for :func:`gzarr.map_blocks`, for this output; None for those of the call.
+    chunks, shards
+        As for :func:`gzarr.create_array`, for an array that is created in a store. Without either, those of the first
+        input; with one of them, the other is that function's default.
+    codecs
+        As for :func:`gzarr.create_array`, for an array that is created in a store.
     """
 
     target: Any = None
@@ -71,6 +79,15 @@ class Output:
     drop_axis: int | Sequence[int] | None = None
     new_axis: int | Sequence[int] | None = None
     dtype: Any = None
+    chunks: Any = _NOT_GIVEN
+    shards: Any = _NOT_GIVEN
+    codecs: Any = _NOT_GIVEN
+
+    @property
+    def layout(self) -> dict[str, Any]:
+        """The arguments of :func:`gzarr.create_array` that were given."""
+        found = {"chunks": self.chunks, "shards": self.shards, "codecs": self.codecs}
+        return {name: value for name, value in found.items() if value is not _NOT_GIVEN}
 
 
 def output_shapes(geometries: Sequence[Geometry], outputs: Sequence[Any]) -> list[tuple[int, ...]]:
@@ -94,7 +111,7 @@ def make_output(
     output: Output,
     geometry: Geometry,
     shape: tuple[int, ...],
-    like: Array,
+    like: ExportedArray,
     dtype: Any,
     device: str,
     *,
@@ -115,26 +132,57 @@ def make_output(
         Arguments of the call.
     """
     value, dtype = output.target, dtype if output.dtype is None else output.dtype
+    if output.layout and (value is None or hasattr(value, "shape")):
+        given = ", ".join(f"{name}=" for name in output.layout)
+        what = "an array that exists" if hasattr(value, "shape") else "an array in memory"
+        raise ArgumentError(f"Output: {given} is for an array that is created in a store, and the target is {what}")
     if value is None:
         return NewOutput(shape, dtype, device)
     if isinstance(value, Array):
         value._check_writable()
-        return on_device(value, device)
+        return value._on_device(device)
     if hasattr(value, "shape"):
         if not (HOST if device == "cpu" else get_device(device)).is_array(value):
             raise OutputError(
                 f"out= must be an array of device {device!r}, of gzarr, or a store, not {type(value).__name__}"
             )
         return value
+    layout: dict[str, Any] = {"shape": shape}
+    if geometry.kept != tuple(range(like.ndim)):
+        layout |= _layout(geometry, shape, like)
+    if not {"chunks", "shards"}.isdisjoint(output.layout):
+        # Those of the input need not suit the ones that are given.
+        layout |= {"chunks": AUTO, "shards": None}
+    layout |= {"dtype": like.dtype if dtype is None else dtype, **output.layout}
+    arguments = arguments_like(like, layout)
+    # Chunks do not depend on results, or the blocks would, so they are chosen here.
+    arguments |= _grid_of(arguments)
     if resume:
         with contextlib.suppress(NodeNotFoundError):
             found = open_array(value, mode="r+", device="cpu")
             if found.shape != shape:
                 raise OutputError(f"{found.name}, to be resumed, has shape {found.shape}; results have shape {shape}")
-            return on_device(found, device)
-    layout = {} if geometry.kept == tuple(range(like.ndim)) else _layout(geometry, shape, like)
-    layout = {"shape": shape, "dtype": like.dtype if dtype is None else dtype, **layout}
-    return CreatedOutput(value, arguments_like(like, layout), device, overwrite=overwrite)
+            if not {"chunks", "shards"}.isdisjoint(output.layout):
+                _check_resumed(found, arguments["chunks"], arguments["shards"])
+            return found._on_device(device)
+    return CreatedOutput(value, arguments, device, follows_results=dtype is None, overwrite=overwrite)
+
+
+def _grid_of(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments ``chunks`` and ``shards`` with what stands for ``"auto"`` and the like."""
+    only = {name: arguments.get(name, AUTO) for name in ("shape", "dtype", "zarr_format", "chunks")}
+    found = arguments_of(new_metadata("", **only, shards=arguments.get("shards")))
+    return {"chunks": found["chunks"], "shards": found["shards"]}
+
+
+def _check_resumed(found: Array, chunks: Any, shards: Any) -> None:
+    """Refuse to go on with an array that has other chunks or shards than those that are given."""
+    stored = arguments_of(found.metadata)
+    if (stored["chunks"], stored["shards"]) != (chunks, shards):
+        raise OutputError(
+            f"{found.name}, to be resumed, has chunks={stored['chunks']} and shards={stored['shards']}, and not "
+            f"chunks={chunks} and shards={shards}: leave these out, or begin anew"
+        )
 
 
 class CreatedOutput:
@@ -148,33 +196,61 @@ class CreatedOutput:
         Arguments of that function.
     device
         Device of the blocks.
+    follows_results
+        Whether the array has the data type of the results; until these are there, ``arguments`` have another one.
     overwrite
         Whether to erase a node that exists there.
 
     Attributes
     ----------
     array
-        The array, as it will be.
+        The array, as it will be, but for the data type if it follows the results.
+    follows_results
+        The argument.
+
+    Raises
+    ------
+    ArgumentError
+        If there is no such array, of any data type if it follows the results.
     """
 
-    def __init__(self, store: Any, arguments: dict[str, Any], device: str, *, overwrite: bool) -> None:
+    def __init__(
+        self, store: Any, arguments: dict[str, Any], device: str, *, follows_results: bool, overwrite: bool
+    ) -> None:
         opened, path = as_store(store, "w" if overwrite else "a")
-        self._planned = NewArray(
-            writable(opened, f"'/{path}'"),
-            path,
+        self._place = writable(opened, f"'/{path}'"), path
+        self._arguments, self._device, self._overwrite = arguments, device, overwrite
+        self.follows_results: bool = follows_results
+        self._planned = self._new(arguments["dtype"])
+        self.array: Array = self._planned.array
+
+    def _new(self, dtype: Any) -> NewArray:
+        """Return the new array, of a data type; if that may be another one later, of any one that has its codecs."""
+        try:
+            return self._of(self._arguments | {"dtype": dtype})
+        except ArgumentError as error:
+            if not self.follows_results:
+                raise
+            for other in _TYPES:
+                with contextlib.suppress(ArgumentError):
+                    return self._of(self._arguments | {"dtype": other})
+            raise error
+
+    def _of(self, arguments: dict[str, Any]) -> NewArray:
+        arguments = dict(arguments)
+        return NewArray(
+            *self._place,
             arguments.pop("zarr_format"),
-            overwrite=overwrite,
-            device=device,
+            overwrite=self._overwrite,
+            device=self._device,
             missing="fill",
             write_empty_chunks=False,
             shape=arguments.pop("shape"),
             data=None,
             arguments=cast("ArrayArguments", arguments),
         )
-        self._overwrite = overwrite
-        self.array: Array = self._planned.array
 
-    def check(self, inputs: Sequence[Array]) -> None:
+    def check(self, inputs: Sequence[ExportedArray]) -> None:
         """Refuse a location where the array cannot be created, or where that would erase an input."""
         if self._overwrite:
             check_apart(
@@ -186,12 +262,20 @@ class CreatedOutput:
             )
         self._planned.check()
 
-    def create(self) -> Array:
-        """Create the array."""
-        return self._planned.create()
+    def create(self, dtype: Any = None) -> Array:
+        """Create the array.
+
+        Parameters
+        ----------
+        dtype
+            Its data type, if it follows the results; None for the one that it was planned with.
+        """
+        if dtype is None:
+            return self._planned.create()
+        return self._of(self._arguments | {"dtype": dtype}).create()
 
 
-def _layout(geometry: Geometry, shape: tuple[int, ...], like: Array) -> dict[str, Any]:
+def _layout(geometry: Geometry, shape: tuple[int, ...], like: ExportedArray) -> dict[str, Any]:
     """Return chunks and names of the dimensions of a new array with other axes than an input: the input's."""
     first = len(geometry.common) - like.ndim
     own = [None if d is None or d < first else d - first for d in geometry.kept]
@@ -212,9 +296,14 @@ class NewOutput:
     shape
         Its shape.
     dtype
-        Its data type; None for that of the first result.
+        Its data type; None for that of the first block's result.
     device
         Its device.
+
+    Attributes
+    ----------
+    follows_results
+        Whether it has that of the first block's result.
     """
 
     def __init__(self, shape: tuple[int, ...], dtype: Any, device: str) -> None:
@@ -223,6 +312,7 @@ class NewOutput:
             self._dtype = None if dtype is None else np.dtype(dtype)
         except TypeError as error:
             raise ArgumentError(f"dtype={dtype!r} is not a data type of NumPy") from error
+        self.follows_results: bool = dtype is None
         self._array: Any = None
         self._lock = threading.Lock()
         self._results: Results = HOST
@@ -282,14 +372,12 @@ class DoneBlocks:
     """
 
     def __init__(self, outputs: Sequence[Any], grid: Grid) -> None:
-        if not outputs or not all(isinstance(output, Array) for output in outputs):
+        if not outputs or not all(isinstance(output, (Array, CreatedOutput)) for output in outputs):
             raise ArgumentError("resume=True needs outputs that are stored: pass arrays or stores as out=")
-        self._complete = set.intersection(
-            *(
-                _complete(output, blocks, len(grid.grid_shape))
-                for output, blocks in zip(outputs, grid.outputs, strict=True)
-            )
-        )
+        self._complete: set[Index] = set()
+        if not any(isinstance(output, CreatedOutput) for output in outputs):
+            each = zip(outputs, grid.outputs, strict=True)
+            self._complete = set.intersection(*(_complete(*one, len(grid.grid_shape)) for one in each))
         self.count: int = len(self._complete)
 
     def has(self, index: Index) -> bool:

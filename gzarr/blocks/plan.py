@@ -19,6 +19,7 @@ from .blocks import Grid, OutputBlocks
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ..arrays.exporting import ExportedArray
     from ..metadata.chunk_grid import ChunkAxis
     from ..windows.boundary import Mode
 
@@ -81,7 +82,7 @@ class Geometry:
         """Shape of the output; None for the lengths of new axes."""
         return tuple(None if d is None else self.scales[d].of_length(self.common[d]) for d in self.kept)
 
-    def axes_of(self, array: Array, blocks: Sequence[ChunkAxis]) -> list[InputAxis]:
+    def axes_of(self, array: ExportedArray, blocks: Sequence[ChunkAxis]) -> list[InputAxis]:
         """Return the axes of an input, for blocks along each axis of the first output, whose geometry this is."""
         first = len(self.common) - array.ndim
         grid = array.metadata.chunk_grid.axes
@@ -133,7 +134,7 @@ class Geometry:
         return Fraction(its.numerator * own.denominator, its.denominator * own.numerator)
 
 
-def check_blocks(geometry: Geometry, shapes: Sequence[tuple[int, ...]], inputs: Sequence[Array]) -> None:
+def check_blocks(geometry: Geometry, shapes: Sequence[tuple[int, ...]], inputs: Sequence[ExportedArray]) -> None:
     """Refuse outputs for which there are no blocks, and a constant beyond the inputs that they cannot hold.
 
     Raises
@@ -159,10 +160,10 @@ def check_blocks(geometry: Geometry, shapes: Sequence[tuple[int, ...]], inputs: 
 
 def block_axes(
     geometries: Sequence[Geometry],
-    inputs: Sequence[Array],
+    inputs: Sequence[ExportedArray],
     outputs: Sequence[Any],
     shapes: Sequence[tuple[int, ...]],
-    block: Any,
+    block: Sequence[int | None],
     target: int,
 ) -> list[ChunkAxis]:
     """Return the blocks along each axis of the first output.
@@ -176,7 +177,7 @@ def block_axes(
     shapes
         Shape of each output; without outputs, of one that there could be.
     block
-        As for :func:`gzarr.map_blocks`.
+        Length along each axis; None for one that is chosen here.
     target
         Bytes of a block that are aimed at.
 
@@ -187,11 +188,10 @@ def block_axes(
     """
     shape = shapes[0]
     units = [_unit(geometries, outputs, d, n) for d, n in enumerate(shape)]
-    if isinstance(block, str) and block == "auto":
+    lengths = [n for n in block if n is not None]
+    if len(lengths) < len(shape):
         parts = _parts(geometries, inputs, outputs, shapes)
-        lengths = _grown(units, _wanted(geometries[0], inputs, units), shape, parts, target)
-    else:
-        lengths = _each(block, len(shape), "block", lambda n: _is_whole(n) and n > 0, "whole numbers, at least 1")
+        lengths = _grown(units, _wanted(geometries[0], inputs, units), shape, parts, target, block)
     axes: list[ChunkAxis] = []
     for d, (n, length, unit) in enumerate(zip(shape, lengths, units, strict=True)):
         whole = length >= n
@@ -240,7 +240,7 @@ def _unit(geometries: Sequence[Geometry], outputs: Sequence[Any], d: int, n: int
     return uneven[0]
 
 
-def _wanted(geometry: Geometry, inputs: Sequence[Array], units: Sequence[int | ChunkAxis]) -> list[int]:
+def _wanted(geometry: Geometry, inputs: Sequence[ExportedArray], units: Sequence[int | ChunkAxis]) -> list[int]:
     """Return lengths of blocks that also end with chunks of the first input."""
     first = inputs[0]
     result = []
@@ -278,7 +278,10 @@ class _Part(NamedTuple):
 
 
 def _parts(
-    geometries: Sequence[Geometry], inputs: Sequence[Array], outputs: Sequence[Any], shapes: Sequence[tuple[int, ...]]
+    geometries: Sequence[Geometry],
+    inputs: Sequence[ExportedArray],
+    outputs: Sequence[Any],
+    shapes: Sequence[tuple[int, ...]],
 ) -> list[_Part]:
     """Return the parts of a block."""
     first = geometries[0]
@@ -298,20 +301,27 @@ def _parts(
 
 
 def _grown(
-    units: Sequence[int | ChunkAxis], wanted: Sequence[int], shape: Sequence[int], parts: Sequence[_Part], target: int
+    units: Sequence[int | ChunkAxis],
+    wanted: Sequence[int],
+    shape: Sequence[int],
+    parts: Sequence[_Part],
+    target: int,
+    fixed: Sequence[int | None],
 ) -> list[int]:
-    """Return lengths of blocks of about so many bytes, as long along one axis as along the others."""
-    lengths = [unit if isinstance(unit, int) else unit.longest for unit in units]
+    """Return lengths for blocks of about so many bytes: as long along one axis as along others, but for fixed ones."""
+    least = [unit if isinstance(unit, int) else unit.longest for unit in units]
+    lengths = [unit if n is None else n for unit, n in zip(least, fixed, strict=True)]
 
     def fits(d: int, length: int) -> bool:
         grown = [*lengths[:d], length, *lengths[d + 1 :]]
         return sum(part.nbytes(grown) for part in parts) <= target
 
-    for d in reversed(range(len(lengths))):
+    free = [d for d, n in enumerate(fixed) if n is None]
+    for d in reversed(free):
         if fits(d, wanted[d]):
             lengths[d] = wanted[d]
     while True:
-        can = [d for d, n in enumerate(shape) if lengths[d] < n and fits(d, 2 * lengths[d])]
+        can = [d for d in free if lengths[d] < shape[d] and fits(d, 2 * lengths[d])]
         if not can:
             return lengths
         # The last of the shortest: its elements are neighbours in memory.

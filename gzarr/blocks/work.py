@@ -7,27 +7,34 @@ import itertools
 import math
 import threading
 from contextlib import closing, nullcontext
+from copy import copy
 from typing import TYPE_CHECKING, Any, Final
 
 from ..arrays.array import Array
+from ..arrays.exporting import ExportedArray
 from ..arrays.outputs import HOST
 from ..arrays.recycling import RecycledResults
+from ..arrays.view import ArrayView
 from ..engines.pool import thread_count
 from ..engines.result_memory import recycle_bytes
 from ..errors import ArgumentError
 from ..progress import watch
 from ..stores.base import RemoteValues
 from ..stores.places import place_of
-from ..tools.processes import as_executor, check_shared, in_processes
+from ..tools.processes import check_shared, in_processes, pickled
 from .assembly import kept_assemblies
+from .first_block import FirstBlock, check_type
 from .inputs import Input
 from .memory import BlockMemory
 from .order import choose_order
-from .outputs import NewOutput, write
-from .workers import run
+from .outputs import CreatedOutput, NewOutput, write
+from .workers import noted, run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+    from concurrent.futures import Executor
+
+    import numpy as np
 
     from .axes import InputAxis
     from .blocks import Block, Grid
@@ -36,6 +43,8 @@ if TYPE_CHECKING:
     from .outputs import DoneBlocks
 
     Index = tuple[int, ...]
+    #: Reads what a block needs of each input.
+    Read = Callable[[], list[Any]]
     #: Numbers and values of blocks.
     Values = Generator[tuple[int, Any], None, None]
 
@@ -65,7 +74,7 @@ class BlockWork:
     def __init__(
         self,
         function: Callable[..., Any],
-        inputs: Sequence[Array],
+        inputs: Sequence[ExportedArray],
         outputs: Sequence[Any],
         grid: Grid,
         axes: Sequence[Sequence[InputAxis]],
@@ -79,6 +88,9 @@ class BlockWork:
         self._device, self._reduces = device, reduces
         self.grid: Grid = grid
         self._axes = axes
+        #: Whether outputs are to be made, and the data types that the first block's results have decided.
+        self._waits = False
+        self._dtypes: list[np.dtype[Any] | None] = [None] * len(outputs)
         self._tells = _takes_block_info(function)
         nbytes = self._block_bytes()
         while threads > 1 and (threads + 1) * nbytes > budget_bytes // 2:
@@ -101,7 +113,7 @@ class BlockWork:
         """Refuse outputs that are inputs, unless each of their chunks is only needed by the block that replaces it."""
         outputs = zip(self._outputs, self.grid.outputs, strict=True)
         inputs = zip(self._inputs, self._axes, strict=True)
-        arrays = [array for array in (*self._outputs, *self._inputs) if isinstance(array, Array)]
+        arrays = [array for array in (*self._outputs, *self._inputs) if isinstance(array, ExportedArray)]
         places = {id(array): place_of(array.store, array.path) for array in arrays}
         for one, other in itertools.combinations([array for array in self._outputs if isinstance(array, Array)], 2):
             if places[id(one)].overlaps(places[id(other)]):
@@ -112,36 +124,82 @@ class BlockWork:
             if resume:
                 raise ArgumentError(f"{array.name} is the output as well, so all blocks would seem to be done")
             same = blocks.sources == tuple(range(len(axes))) and blocks.of == tuple(axis.output for axis in axes)
-            if not same or any(axis.is_shared or axis.halo for axis in axes):
+            # An element of a view is another one of its array.
+            if isinstance(array, ArrayView) or not same or any(axis.is_shared or axis.halo for axis in axes):
                 raise ArgumentError(
                     f"{array.name} in {array.store!r} is read for several blocks, and cannot be the output at the same "
                     "time; write to another array"
                 )
 
-    def write_to(self, outputs: Sequence[Any]) -> None:
-        """Take outputs in place of those that were only planned."""
-        self._outputs = outputs
+    def make(self, outputs: Sequence[Any]) -> None:
+        """Take outputs, of which some are to be made, in place of those that were only planned.
 
-    def check_shared(self) -> None:
+        They are made once the results of the first block are there; before, if they need not wait for these and other
+        processes do the work.
+        """
+        self._outputs = list(outputs)
+        self._waits = any(isinstance(output, (CreatedOutput, NewOutput)) for output in outputs)
+
+    @property
+    def outputs(self) -> list[Any]:
+        """The outputs; those that no block has had made are made now."""
+        return [one.create() if isinstance(one, CreatedOutput) else one for one in self._outputs]
+
+    def check_shared(self, outputs: Sequence[Any]) -> None:
         """Refuse arrays that other processes do not see."""
-        for array in (*self._inputs, *self._outputs):
-            if not isinstance(array, Array):
+        for array in (*self._inputs, *outputs):
+            if not isinstance(array, ExportedArray):
                 raise ArgumentError("with client=, outputs must be arrays that other processes see, not in memory")
             check_shared(array.store, array.name)
 
-    def values(self, done: DoneBlocks | None, client: Any, *, progress: bool) -> Values:
+    def values(self, done: DoneBlocks | None, executor: Executor | None, *, progress: bool) -> Values:
         """Work on all blocks; yield the place of each in the order, and its value."""
         indices: Iterable[Index] = self._order
         total = self.grid.count
         if done is not None:
             indices = (index for index in self._order if not done.has(index))
             total -= done.count
-        found = self.work_on_some(indices) if client is None else self._elsewhere(client, indices, total)
+        found = self.work_on_some(indices) if executor is None else self._elsewhere(executor, indices, total)
         nbytes = sum(array.nbytes for array in self._inputs) * total // max(self.grid.count, 1)
         return watch(found, "map_blocks", total, nbytes=nbytes) if progress else found
 
     def work_on_some(self, indices: Iterable[Index]) -> Values:
         """Work on blocks in this process; yield the number and the value of each, as they are complete."""
+        first = FirstBlock(self._outputs, self.grid.outputs) if self._waits else None
+
+        def work(block: Block, read: Read, memory: BlockMemory, *, is_first: bool) -> Any:
+            try:
+                elements = read()
+                with memory.current():
+                    results, value = self._computed(block, elements)
+                    if first is not None and is_first:
+                        self._take(*first.make(results, memory))
+            finally:
+                if first is not None and is_first:
+                    first.end()
+            if first is not None:
+                first.wait()
+            with memory.current():
+                self._write(block, results, memory)
+            memory.finish()
+            return value
+
+        return self._each(indices, work)
+
+    def results_of(self, index: Index) -> tuple[list[Any], Any]:
+        """Return the results of a block, in host memory, and its value, and write nothing."""
+
+        def work(block: Block, read: Read, memory: BlockMemory, *, is_first: bool) -> Any:
+            elements = read()
+            with memory.current():
+                results, value = self._computed(block, elements)
+                return [memory.to_host(result) for result in results], value
+
+        ((_, found),) = self._each([index], work)
+        return found  # type: ignore[no-any-return]
+
+    def _each(self, indices: Iterable[Index], work: Callable[..., Any]) -> Values:
+        """Call a function in threads for each block; yield the number of each and what the function returned."""
         share = sum(array.dtype.itemsize for array in self._inputs)
         inputs = [
             Input(array, axes, self._order, self._room * array.dtype.itemsize // max(share, 1))
@@ -153,17 +211,23 @@ class BlockWork:
         host = HOST if recycled is None else recycled
         assembly = kept_assemblies()
 
-        def tasks() -> Iterator[tuple[Block, list[Window]]]:
-            for index in indices:
-                yield self.grid.block(index), [one.claim(index) for one in inputs]
+        def tasks() -> Iterator[tuple[Block, list[Window], bool]]:
+            for number, index in enumerate(indices):
+                yield self.grid.block(index), [one.claim(index) for one in inputs], not number
 
-        def work(task: tuple[Block, list[Window]]) -> tuple[list[Window], Any, BlockMemory]:
+        def worked_on(task: tuple[Block, list[Window], bool]) -> tuple[list[Window], Any, BlockMemory]:
             if not hasattr(own, "memory"):
                 own.memory = BlockMemory(self._device, host, assembly)
-            return task[1], self._work_on(task[0], inputs, task[1], own.memory), own.memory
+            block, windows, is_first = task
+            memory = own.memory
+
+            def read() -> list[Any]:
+                return [one.read(window, memory) for one, window in zip(inputs, windows, strict=True)]
+
+            return windows, work(block, read, memory, is_first=is_first), memory
 
         results = run(
-            tasks(), work, threads=self._threads, describe=lambda task: str(task[0]), helped=self._device != "cpu"
+            tasks(), worked_on, threads=self._threads, describe=lambda task: str(task[0]), helped=self._device != "cpu"
         )
         with nullcontext() if recycled is None else closing(recycled), closing(results):
             for number, (windows, value, memory) in results:
@@ -172,36 +236,72 @@ class BlockWork:
                 value = memory.handed_over(value)
                 yield number, value
 
-    def _work_on(self, block: Block, inputs: Sequence[Input], windows: Sequence[Window], memory: BlockMemory) -> Any:
-        """Read a block, call the function, and write what it returns; return the value to be reduced."""
-        read = [one.read(window, memory) for one, window in zip(inputs, windows, strict=True)]
-        with memory.current():
-            results = self._function(*read, block_info=block) if self._tells else self._function(*read)
-            del read
-            wanted = len(self._outputs) + self._reduces
-            some = [results] if wanted == 1 else results
-            if not isinstance(some, (list, tuple)) or len(some) != wanted:
-                raise ArgumentError(
-                    f"{_name(self._function)} must return {len(self._outputs)} arrays"
-                    f"{' and a value to be reduced' if self._reduces else ''} for {block}, not {type(results).__name__}"
-                )
-            outputs = zip(self._outputs, self.grid.outputs, block.boxes, strict=True)
-            for (output, blocks, box), result in zip(outputs, some, strict=False):
-                inner = blocks.cut(result, block, box, _name(self._function))
-                target = output.array(blocks.shape, inner.dtype, memory) if isinstance(output, NewOutput) else output
-                write(target, box, inner, memory)
-        memory.finish()
-        return some[-1] if self._reduces else None
+    def _computed(self, block: Block, read: list[Any]) -> tuple[list[Any], Any]:
+        """Call the function; return its results, without the halo, and the value to be reduced."""
+        results = self._function(*read, block_info=block) if self._tells else self._function(*read)
+        read.clear()
+        wanted = len(self._outputs) + self._reduces
+        some = [results] if wanted == 1 else results
+        if not isinstance(some, (list, tuple)) or len(some) != wanted:
+            raise ArgumentError(
+                f"{_name(self._function)} must return {len(self._outputs)} arrays"
+                f"{' and a value to be reduced' if self._reduces else ''} for {block}, not {type(results).__name__}"
+            )
+        outputs = zip(self.grid.outputs, block.boxes, strict=True)
+        cut = [
+            blocks.cut(result, block, box, _name(self._function))
+            for (blocks, box), result in zip(outputs, some, strict=False)
+        ]
+        return cut, some[-1] if self._reduces else None
+
+    def _write(self, block: Block, results: Sequence[Any], memory: BlockMemory) -> None:
+        """Write the results of a block."""
+        each = zip(self._outputs, self.grid.outputs, block.boxes, results, self._dtypes, strict=True)
+        for output, blocks, box, result, wanted in each:
+            check_type(result, wanted, block, _name(self._function))
+            target = output.array(blocks.shape, result.dtype, memory) if isinstance(output, NewOutput) else output
+            write(target, box, result, memory)
+
+    def _take(self, outputs: list[Any], dtypes: list[np.dtype[Any] | None]) -> None:
+        """Take the outputs that were made for the first block, and the data types that others must have."""
+        self._outputs, self._dtypes, self._waits = outputs, dtypes, False
 
     # -- in other processes
 
-    def _elsewhere(self, client: Any, indices: Iterable[Index], total: int) -> Values:
+    def check_pickled(self) -> None:
+        """Refuse work that other processes cannot be given."""
+        pickled(self._with_outputs([one.array if isinstance(one, CreatedOutput) else one for one in self._outputs]))
+
+    def _with_outputs(self, outputs: Sequence[Any]) -> BlockWork:
+        """Return the same work with other outputs, none of which is to be made."""
+        other = copy(self)
+        other._outputs, other._waits = list(outputs), False
+        return other
+
+    def _elsewhere(self, executor: Executor, indices: Iterable[Index], total: int) -> Values:
         """Have other processes do the work; yield numbers and values of blocks."""
         size = max(total // _PARTS, 1)
         numbered = enumerate(indices)
+        if self._waits and any(getattr(output, "follows_results", False) for output in self._outputs):
+            yield from self._begun_elsewhere(executor, itertools.islice(numbered, 1))
+        elif self._waits:
+            self.make(self.outputs)
         parts = iter(lambda: list(itertools.islice(numbered, size)), [])
-        for found in in_processes(as_executor(client), self, parts):
+        for found in in_processes(executor, self, parts):
             yield from found
+
+    def _begun_elsewhere(self, executor: Executor, numbered: Iterable[tuple[int, Index]]) -> Values:
+        """Have another process compute the first block, and make the outputs for its results, in this process."""
+        planned = self._with_outputs([None] * len(self._outputs))
+        for number, index in numbered:
+            ((results, value),) = in_processes(executor, _ResultsOfBlock(planned), [index])
+            block, memory = self.grid.block(index), BlockMemory(self._device)
+            first = FirstBlock(self._outputs, self.grid.outputs)
+            with noted(block), memory.current():
+                self._take(*first.make(results, memory))
+                self._write(block, results, memory)
+            memory.finish()
+            yield number, value
 
     def work_on(self, part: list[tuple[int, Index]]) -> list[tuple[int, Any]]:
         """Work on a part of the blocks, given by numbers and coordinates; return the value of each."""
@@ -209,11 +309,22 @@ class BlockWork:
         return [(numbers[i], value) for i, value in self.work_on_some(index for _, index in part)]
 
 
+class _ResultsOfBlock:
+    """The computation of one block, whose results are written elsewhere."""
+
+    def __init__(self, work: BlockWork) -> None:
+        self._work = work
+
+    def work_on(self, part: Index) -> tuple[list[Any], Any]:
+        """Return the results of a block and its value."""
+        return self._work.results_of(part)
+
+
 def most_threads(arrays: Sequence[Any], device: str) -> int:
     """Return how many blocks of arrays are worked on at a time, at most."""
     if device != "cpu":
         return _ON_A_DEVICE
-    remote = any(isinstance(array, Array) and isinstance(array.store, RemoteValues) for array in arrays)
+    remote = any(isinstance(array, ExportedArray) and isinstance(array.store, RemoteValues) for array in arrays)
     return max(thread_count(), _REMOTE) if remote else thread_count()
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextvars
 import threading
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from itertools import islice
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -20,7 +20,7 @@ from ..engines.monitor import Monitor, ReadCancelledError
 from ..waiting import taken_from
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable
+    from collections.abc import Callable, Generator, Iterable, Iterator
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -79,6 +79,16 @@ def run(
             del done
     finally:
         team.end()
+
+
+@contextmanager
+def noted(task: object) -> Iterator[None]:
+    """Have errors name what was worked on, as those of :func:`run` do."""
+    try:
+        yield
+    except BaseException as error:
+        error.add_note(f"(in {task})")
+        raise
 
 
 def _noted(failed: _Done[Any, Any], describe: Callable[[Any], str]) -> BaseException:

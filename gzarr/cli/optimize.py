@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from ..arrays.array import Array
 from ..arrays.stored_chunks import stored_chunks
 from ..codecs.chain import encode_chain
 from ..codecs.choice import AUTO
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator, Sequence
 
-    from ..arrays.array import Array
     from ..metadata.model import ArrayMetadata
     from ..plan.decode_program import Decoding
     from ..tools.copy import Copy
@@ -148,9 +148,11 @@ def forecast(array: ArrayCopy, changes: Sequence[str] = (), kept: str | None = N
         If chunks of the sample cannot be read, or the store fails.
     """
     source = array.source
+    # The command copies nodes of a store, no views.
+    assert isinstance(source, Array)
     stored = then = _stored_nbytes(source)
     if not array.copies_values:
-        ratio = _encoded_share(array)
+        ratio = _encoded_share(array, source)
         decoded_share = _present_share(source)
         then = None if ratio is None else int(ratio * decoded_share * source.nbytes)
     return Forecast(
@@ -216,17 +218,17 @@ def _stored_count(array: Array) -> int:
     return sum(1 for _ in stored_chunks(array.store, array.metadata, array.path))
 
 
-def _encoded_share(array: ArrayCopy) -> float | None:
+def _encoded_share(array: ArrayCopy, source: Array) -> float | None:
     """Return encoded bytes per decoded byte of the copy, from a sample; None if there is no sample."""
     decoding = _decoding(array.metadata)
     chunk = decoding.chunk
     if chunk.nbytes > _SAMPLE_BYTES or not math.prod(chunk.shape):
         return None
     encoded = decoded = 0
-    for begins in _sample(array.source):
+    for begins in _sample(source):
         box = tuple(
             slice(begin // n * n, min((begin // n + 1) * n, size))
-            for begin, n, size in zip(begins, chunk.shape, array.source.shape, strict=True)
+            for begin, n, size in zip(begins, chunk.shape, source.shape, strict=True)
         )
         data = array.source.read(box)
         data = data.get() if hasattr(data, "get") else data

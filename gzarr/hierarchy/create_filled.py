@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..arrays.array import Array
+from ..arrays.view import ArrayView
 from ..metadata.formats import DEFAULT_FORMAT
 from ..metadata.to_documents import check_shape
 from .array_spec import arguments_of
@@ -23,8 +24,8 @@ def array(data: Any, store: StoreLike | None = None, **arguments: Any) -> Array:
     Parameters
     ----------
     data
-        As for :func:`create_array`. From a :class:`gzarr.Array`, the new array also takes chunks, shards, codecs, fill
-        value, dimension names, attributes and format.
+        As for :func:`create_array`. From a :class:`gzarr.Array`, or a view of one, the new array also takes chunks,
+        shards, codecs, fill value, dimension names, attributes and format.
     store
         As for :func:`create_array`; None for memory.
     **arguments
@@ -45,7 +46,7 @@ def array(data: Any, store: StoreLike | None = None, **arguments: Any) -> Array:
     >>> gzarr.array([[1, 2], [3, 4]], chunks=(1, 2))[1].tolist()
     [3, 4]
     """
-    if isinstance(data, Array):
+    if isinstance(data, (Array, ArrayView)):
         arguments = {"attributes": dict(data.attrs), **_like(data, arguments), **arguments}
         arguments.pop("shape")
     return create_array({} if store is None else store, data=data, **arguments)
@@ -127,8 +128,8 @@ def empty_like(array: Any, store: StoreLike | None = None, **arguments: Any) -> 
     Parameters
     ----------
     array
-        A :class:`gzarr.Array`, for its shape, data type, chunks, shards, codecs, fill value, dimension names and
-        format; or any other array or nested lists, for shape and data type.
+        A :class:`gzarr.Array`, or a view of one, for its shape, data type, chunks, shards, codecs, fill value,
+        dimension names and format; or any other array or nested lists, for shape and data type.
     store
         As for :func:`create_array`; None for memory.
     **arguments
@@ -196,10 +197,13 @@ def full_like(array: Any, fill_value: Any, store: StoreLike | None = None, **arg
 
 
 def _like(array: Any, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    if not isinstance(array, Array):
+    if isinstance(array, ArrayView):
+        result = {**arguments_of(array.metadata), **array._layout(), "zarr_format": array.zarr_format}
+    elif isinstance(array, Array):
+        result = {**arguments_of(array.metadata), "zarr_format": array.zarr_format}
+    else:
         _, shape, found = arguments_of_data(array, None, {}, arguments.get("zarr_format", DEFAULT_FORMAT))
         return {"shape": shape, "dtype": found["dtype"]}
-    result = {**arguments_of(array.metadata), "zarr_format": array.zarr_format}
     if "shape" in arguments and check_shape(arguments["shape"]) != array.shape:
         for name in ("chunks", "shards", "dimension_names"):
             if len(check_shape(arguments["shape"])) != array.ndim:

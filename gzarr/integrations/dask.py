@@ -44,7 +44,9 @@ _CHUNK_NBYTES: Final = 1 << 20
 # -- reading
 
 
-def to_dask(a: gzarr.Array | gzarr.Group, chunks: Any = "auto", *, name: str | bool | None = None) -> Any:
+def to_dask(
+    a: gzarr.Array | gzarr.ArrayView | gzarr.Group, chunks: Any = "auto", *, name: str | bool | None = None
+) -> Any:
     """Return an array as a dask array, or the arrays below a group as a dictionary of dask arrays.
 
     Nothing is read but a listing of the stored values, for the name. Slices of the result read only the chunks that
@@ -53,7 +55,7 @@ def to_dask(a: gzarr.Array | gzarr.Group, chunks: Any = "auto", *, name: str | b
     Parameters
     ----------
     a
-        Array or group.
+        Array, view of an array, or group.
     chunks
         Blocks of the dask array. ``"auto"``: whole chunks (shards) of the Zarr array, as many as fit into dask's
         ``array.chunk-size`` (128 MiB), about as long in all dimensions; shards above that are cut into blocks of whole
@@ -86,8 +88,8 @@ def to_dask(a: gzarr.Array | gzarr.Group, chunks: Any = "auto", *, name: str | b
         if isinstance(name, str):
             raise gzarr.ArgumentError("name= is for one array; the arrays of a group get names of their own")
         return {path: to_dask(node, chunks, name=name) for path, node in _arrays_below(a)}
-    if not isinstance(a, gzarr.Array):
-        raise gzarr.ArgumentError(f"to_dask takes an array or a group of gzarr, not {type(a).__name__}")
+    if not isinstance(a, (gzarr.Array, gzarr.ArrayView)):
+        raise gzarr.ArgumentError(f"to_dask takes an array, a view or a group of gzarr, not {type(a).__name__}")
     blocks = _blocks(a, chunks)
     if name is None or name is True:
         name = f"gzarr-{dask.base.tokenize(a, blocks)}"
@@ -108,14 +110,14 @@ def _arrays_below(group: gzarr.Group) -> list[tuple[str, gzarr.Array]]:
     return found
 
 
-def _nothing_of(array: gzarr.Array) -> Any:
+def _nothing_of(array: gzarr.Array | gzarr.ArrayView) -> Any:
     """Return an array without elements, of the kind of the array's results."""
     if array.device == "cpu" or not array.ndim:
         return np.empty((0,) * array.ndim, array.dtype)
     return array.read((slice(0, 0),) * array.ndim)
 
 
-def _blocks(array: gzarr.Array, chunks: Any) -> Blocks:
+def _blocks(array: gzarr.Array | gzarr.ArrayView, chunks: Any) -> Blocks:
     """Return the blocks for an argument ``chunks``."""
     limit = parse_bytes(dask.config.get("array.chunk-size", "128MiB"))
     if isinstance(chunks, str) and chunks == "auto":

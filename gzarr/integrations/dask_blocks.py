@@ -22,7 +22,7 @@ _OBJECT_NBYTES: Final = 64
 _LARGEST_DIVISOR: Final = 14
 
 
-def auto_blocks(array: gzarr.Array, limit_bytes: int) -> Blocks:
+def auto_blocks(array: gzarr.Array | gzarr.ArrayView, limit_bytes: int) -> Blocks:
     """Return blocks of whole stored values with at most ``limit_bytes``, for reading.
 
     The shortest side of a block is doubled as long as the limit allows, so that blocks are about as long in all
@@ -48,7 +48,7 @@ def auto_blocks(array: gzarr.Array, limit_bytes: int) -> Blocks:
     return tuple(axis.merged(length).lengths_inside() or (0,) for axis, length in zip(axes, lengths, strict=True))
 
 
-def _parts_of_shards(array: gzarr.Array, limit: int) -> Blocks:
+def _parts_of_shards(array: gzarr.Array | gzarr.ArrayView, limit: int) -> Blocks:
     """Return blocks of whole inner chunks, none of which has elements of several shards."""
     inner = array.chunks
     lengths = list(inner)
@@ -78,12 +78,12 @@ def _parts_of_shards(array: gzarr.Array, limit: int) -> Blocks:
     )
 
 
-def stored_blocks(array: gzarr.Array) -> Blocks:
+def stored_blocks(array: gzarr.Array | gzarr.ArrayView) -> Blocks:
     """Return blocks of one stored value each."""
     return tuple(lengths or (0,) for lengths in array.chunk_lengths)
 
 
-def splits_chunks(array: gzarr.Array, blocks: Blocks) -> bool:
+def splits_chunks(array: gzarr.Array | gzarr.ArrayView, blocks: Blocks) -> bool:
     """Return whether blocks cut a chunk (an inner chunk, of a sharded array), so that several tasks decode it."""
     if array.shards is None:
         return first_shared(array, blocks) is not None
@@ -101,7 +101,9 @@ def _chunk_begin(axis: Any, at: int) -> int:
     return begin
 
 
-def first_shared(array: gzarr.Array, blocks: Blocks, offset: Sequence[int] | None = None) -> tuple[int, int] | None:
+def first_shared(
+    array: gzarr.Array | gzarr.ArrayView, blocks: Blocks, offset: Sequence[int] | None = None
+) -> tuple[int, int] | None:
     """Return the first boundary of blocks within a stored value: its dimension and its position in the array.
 
     Parameters

@@ -22,12 +22,12 @@ class _Portable:
     Parameters
     ----------
     array
-        The array.
+        The array, or a view to read from.
     writes
         Whether tasks write to it.
     """
 
-    def __init__(self, array: gzarr.Array, *, writes: bool = False) -> None:
+    def __init__(self, array: Any, *, writes: bool = False) -> None:
         self.array = array
         self.writes = writes
         # A scheduler pickles it for each task.
@@ -39,7 +39,10 @@ class _Portable:
         return _arrived, (type(self), self.writes, self._described)
 
     def _describe(self) -> bytes:
-        array = self.array
+        array: Any = self.array
+        selection = None
+        if isinstance(self.array, gzarr.ArrayView):
+            array, selection = self.array.base, self.array.selection
         if self.writes:
             check_shared(array)
         # Tasks need neither attributes nor documents, which may be large.
@@ -51,7 +54,7 @@ class _Portable:
             "mode": "r+" if self.writes else "r",
             "write_empty_chunks": array.write_empty_chunks,
         }
-        described = (metadata, array.store, array.path, options)
+        described = (metadata, array.store, array.path, options, selection)
         try:
             return pickle.dumps(described)
         except (pickle.PicklingError, AttributeError, TypeError):
@@ -63,9 +66,10 @@ class _Portable:
 
 
 @functools.lru_cache(maxsize=_KEPT_ARRAYS)
-def _opened(data: bytes) -> gzarr.Array:
-    metadata, store, path, options = pickle.loads(data)
-    return gzarr.Array(metadata, store, path, **options)
+def _opened(data: bytes) -> gzarr.Array | gzarr.ArrayView:
+    metadata, store, path, options, selection = pickle.loads(data)
+    array = gzarr.Array(metadata, store, path, **options)
+    return array if selection is None else array.view[selection]
 
 
 def _arrived(kind: type[_Portable], writes: bool, data: bytes) -> _Portable:
@@ -82,17 +86,17 @@ class Source(_Portable):
     @property
     def shape(self) -> tuple[int, ...]:
         """Shape of the array, in elements."""
-        return self.array.shape
+        return self.array.shape  # type: ignore[no-any-return]
 
     @property
     def dtype(self) -> np.dtype[Any]:
         """Data type of the elements."""
-        return self.array.dtype
+        return self.array.dtype  # type: ignore[no-any-return]
 
     @property
     def ndim(self) -> int:
         """Number of dimensions."""
-        return self.array.ndim
+        return self.array.ndim  # type: ignore[no-any-return]
 
     def __getitem__(self, selection: Any) -> Any:
         """Read elements. Dask's indices are independent of each other: a list and an integer do not make points."""

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from ..windows.inputs import Input
     from .cells import IntArray
-    from .inputs import Input
     from .samplers import Sampler
 
 

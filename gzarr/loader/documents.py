@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from ..arrays.present import present_metadata
+from ..arrays.view import ArrayView
 from ..errors import ArgumentError, GzarrError, StoreError
 from ..stores.base import RemoteValues
 from . import side_by_side
@@ -14,7 +15,7 @@ from . import side_by_side
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..arrays.array import Array
+    from ..arrays.exporting import ExportedArray
     from ..metadata.model import ArrayMetadata
     from .fingerprint import Fingerprint
 
@@ -41,7 +42,7 @@ class Documents:
         What they were when the loader was made.
     """
 
-    def __init__(self, volumes: Sequence[dict[str, Array]], fingerprint: Fingerprint) -> None:
+    def __init__(self, volumes: Sequence[dict[str, ExportedArray]], fingerprint: Fingerprint) -> None:
         self._volumes = volumes
         self._fingerprint = fingerprint
         self._is_remote = any(isinstance(a.store, RemoteValues) for volume in volumes for a in volume.values())
@@ -101,11 +102,19 @@ class Documents:
         arrays = {id(array): array for volume in self._volumes for array in volume.values()}
         present: dict[int, ArrayMetadata] = {}
 
-        def look(array: Array) -> None:
-            present[id(array)] = present_metadata(array)
+        def look(array: ExportedArray) -> None:
+            present[id(array)] = present_metadata(array.base if isinstance(array, ArrayView) else array)
 
         side_by_side.run([partial(look, a) for a in arrays.values() if isinstance(a.store, RemoteValues)])
         for key, array in arrays.items():
             if key not in present:
                 look(array)
-        return [{name: present[id(array)].shape for name, array in volume.items()} for volume in self._volumes]
+        return [
+            {name: _shape(array, present[id(array)].shape) for name, array in volume.items()}
+            for volume in self._volumes
+        ]
+
+
+def _shape(array: ExportedArray, present: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the shape of an array of a loader, by the one that its document has now."""
+    return array._shape_within(present) if isinstance(array, ArrayView) else present

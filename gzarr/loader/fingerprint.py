@@ -16,7 +16,7 @@ from .order import ORDER_VERSION
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ..arrays.array import Array
+    from ..arrays.exporting import ExportedArray
     from .order import Order
     from .samplers import Sampler
     from .volumes import Volumes
@@ -77,7 +77,9 @@ class Fingerprint:
     order: str
 
     @classmethod
-    def of(cls, arrays: Sequence[dict[str, Array]], volumes: Volumes, sampler: Sampler, order: Order) -> Fingerprint:
+    def of(
+        cls, arrays: Sequence[dict[str, ExportedArray]], volumes: Volumes, sampler: Sampler, order: Order
+    ) -> Fingerprint:
         """Return the fingerprint of a loader."""
         facts = tuple(
             ArrayFacts(i, name, a.name, a.shape, a.chunks, str(a.dtype))

@@ -15,11 +15,12 @@ import numpy as np
 from ..display import readable_size
 from ..engines.cuda.devices import get_device
 from ..errors import ArgumentError
+from ..windows.inputs import array_of
 from .documents import Documents
 from .epoch import Epoch
 from .explanation import Explanation, Mixing, explain
 from .fingerprint import Fingerprint
-from .inputs import array_of, volumes_of
+from .inputs import WANTED, volumes_of
 from .like import converter
 from .order import Order
 from .pinned import PinnedResults, pinning_device
@@ -35,7 +36,7 @@ from .work import most_held
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from ..arrays.array import Array
+    from ..arrays.exporting import ExportedArray
     from .inputs import Inputs
     from .keeping import Reads
     from .like import Like
@@ -61,8 +62,9 @@ class Loader:
     ----------
     arrays
         One array, or arrays by name, of which a sample has one window each; or a list of such volumes, whose samples
-        make up one epoch. They are read to their own device. Paths and URLs, arrays of zarr-python and OME images (of
-        which level 0 is taken) are opened; arrays of NumPy, and of xarray with loaded elements, are copied.
+        make up one epoch. They are read to their own device. Views (:attr:`gzarr.Array.view`) are arrays, too. Paths
+        and URLs, arrays of zarr-python and OME images (of which level 0 is taken) are opened; arrays of NumPy, and of
+        xarray with loaded elements, are copied.
     sampler
         What a sample is: :class:`Rows`, :class:`Windows`, :class:`Patches` or a :class:`Sampler` of one's own.
     weights
@@ -516,12 +518,12 @@ def _shares(weights: Sequence[float] | None, count: int) -> list[float]:
     return shares
 
 
-def _static(sampler: Sampler, volumes: Sequence[Mapping[str, Array]]) -> dict[str, Any]:
+def _static(sampler: Sampler, volumes: Sequence[Mapping[str, ExportedArray]]) -> dict[str, Any]:
     """Read the arrays that each batch has as they are."""
     if not sampler.static:
         return {}
     device = next(iter(volumes[0].values())).device
-    read = {name: array_of(value, device)[...] for name, value in sampler.static.items()}
+    read = {name: array_of(value, device, WANTED)[...] for name, value in sampler.static.items()}
     if device != "cpu":
         # Batches are made on other streams.
         get_device(device).as_stream(None).synchronize()

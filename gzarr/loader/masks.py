@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from ..arrays.array import Array
+from ..arrays.exporting import ExportedArray
 from ..errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -38,10 +38,10 @@ def cells_of_mask(where: Any, size: Sequence[int], stride: Sequence[int], counts
     ArgumentError
         If it is a mask of another shape.
     """
-    if not isinstance(where, Array) and hasattr(where, "levels"):
+    if not isinstance(where, ExportedArray) and hasattr(where, "levels"):
         where = where.levels[0].array
     k = len(counts)
-    if not isinstance(where, Array):
+    if not isinstance(where, ExportedArray):
         where = np.asarray(where)
         if where.dtype != bool:
             return None
@@ -69,7 +69,7 @@ def cells_of_mask(where: Any, size: Sequence[int], stride: Sequence[int], counts
 
 def _slabs(where: Any, k: int) -> Iterator[Mask]:
     """Yield a mask in pieces along its first axis."""
-    if not isinstance(where, Array):
+    if not isinstance(where, ExportedArray):
         yield where
         return
     extra = where.ndim - k

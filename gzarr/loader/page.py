@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from ..arrays.array import Array
+    from ..arrays.exporting import ExportedArray
     from .epoch import Epoch
     from .samples import Samples
     from .volumes import Volume
@@ -44,7 +44,7 @@ _MARKS: Final = 2048
 
 
 def loader_html(
-    volumes: Sequence[Mapping[str, Array]], sampler: object, epoch: Epoch, cursor: int, held_bytes: int | None
+    volumes: Sequence[Mapping[str, ExportedArray]], sampler: object, epoch: Epoch, cursor: int, held_bytes: int | None
 ) -> str:
     """Return a loader as HTML.
 
@@ -78,7 +78,7 @@ def _entries(samples: Samples, *, grouped: bool) -> int:
     return math.prod(-(-n // g) for n, g in zip(samples.counts, samples.lengths, strict=True)) if grouped else 1
 
 
-def _arrays(volumes: Sequence[Mapping[str, Array]]) -> str:
+def _arrays(volumes: Sequence[Mapping[str, ExportedArray]]) -> str:
     first = volumes[0]
     rows = [
         [escaped(name or "data", 80), escaped(a.shape), escaped(a.dtype, 60), escaped(a.chunks)]
@@ -91,7 +91,9 @@ def _arrays(volumes: Sequence[Mapping[str, Array]]) -> str:
     return table(rows, ["Array", "Shape", "Data type", "Chunks"])
 
 
-def _facts(volumes: Sequence[Mapping[str, Array]], sampler: object, epoch: Epoch, cursor: int) -> list[list[str]]:
+def _facts(
+    volumes: Sequence[Mapping[str, ExportedArray]], sampler: object, epoch: Epoch, cursor: int
+) -> list[list[str]]:
     rank = f" of rank {epoch.rank} of {epoch.world_size}" if epoch.world_size > 1 else ""
     after = f", from batch {_begun(epoch, cursor) + 1:,} on" if cursor else ""
     rows = [

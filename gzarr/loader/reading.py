@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from ..arrays.array import Array
+    from ..arrays.exporting import ExportedArray
     from ..metadata.chunk_grid import ChunkGrid
     from .memory import Memory
     from .samples import Pad, Part
@@ -88,7 +88,7 @@ class Source:
         The first window's place among the windows of a sample there.
     """
 
-    array: Array
+    array: ExportedArray
     part: Part
     read_shape: tuple[int, ...]
     output: Output
@@ -252,7 +252,7 @@ class Reading:
     results: list[tuple[Part, int]]
 
     @classmethod
-    def of(cls, parts: Sequence[Part], arrays: Mapping[str, Array]) -> Reading:
+    def of(cls, parts: Sequence[Part], arrays: Mapping[str, ExportedArray]) -> Reading:
         """Return what is read for parts of some arrays by name."""
         together: dict[tuple[str, ...], list[Part]] = {}
         for part in parts:

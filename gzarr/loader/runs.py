@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from ..arrays.array import Array
+    from ..arrays.exporting import ExportedArray
     from .cells import IntArray
     from .samples import Geometry
 
@@ -78,7 +78,7 @@ class Windows(Sampler):
         """As for :class:`Sampler`."""
         return self._bound(arrays, most_bytes, self._offsets())
 
-    def of_volumes(self, volumes: Sequence[Mapping[str, Array]]) -> Sequence[Sampler]:
+    def of_volumes(self, volumes: Sequence[Mapping[str, ExportedArray]]) -> Sequence[Sampler]:
         """As for :class:`Sampler`."""
         return [self] * len(volumes) if self.balance is None else balanced(self, volumes)
 

@@ -26,7 +26,7 @@ from .weighing import balanced, check_number, checked_weights
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ..arrays.array import Array
+    from ..arrays.exporting import ExportedArray
     from .cells import IntArray
 
 #: Amplification that groups of rows, of runs of steps and of random patches must not exceed.
@@ -74,7 +74,7 @@ class Sampler(abc.ABC):
             If the arrays do not fit the sampler.
         """
 
-    def of_volumes(self, volumes: Sequence[Mapping[str, Array]]) -> Sequence[Sampler]:
+    def of_volumes(self, volumes: Sequence[Mapping[str, ExportedArray]]) -> Sequence[Sampler]:
         """Return the sampler of each volume, with what it needs to know of the elements.
 
         Parameters
@@ -136,7 +136,7 @@ class Rows(Sampler):
     samples: int | None = None
     replace: bool = True
 
-    def of_volumes(self, volumes: Sequence[Mapping[str, Array]]) -> Sequence[Sampler]:
+    def of_volumes(self, volumes: Sequence[Mapping[str, ExportedArray]]) -> Sequence[Sampler]:
         """As for :class:`Sampler`."""
         return [self] * len(volumes) if self.balance is None else balanced(self, volumes)
 

@@ -11,7 +11,7 @@ from ..errors import ArgumentError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..arrays.array import Array
+    from ..arrays.exporting import ExportedArray
     from .samples import Part
 
 #: Names of the arrays that are stacked, in their order; or several such, by the name of the result.
@@ -73,7 +73,7 @@ def stacked(parts: Sequence[Part], stack: Stack | None) -> list[Part]:
     return result_parts
 
 
-def flipped(parts: Sequence[Part], arrays: Mapping[str, Array], flip: Flip | None) -> list[Part]:
+def flipped(parts: Sequence[Part], arrays: Mapping[str, ExportedArray], flip: Flip | None) -> list[Part]:
     """Return parts that are reversed along some dimensions.
 
     Parameters
@@ -110,7 +110,7 @@ def flipped(parts: Sequence[Part], arrays: Mapping[str, Array], flip: Flip | Non
     return result
 
 
-def _axis_of(array: Array, dimension: Any) -> int | None:
+def _axis_of(array: ExportedArray, dimension: Any) -> int | None:
     if isinstance(dimension, str):
         names = array.dimension_names or ()
         return names.index(dimension) if dimension in names else None

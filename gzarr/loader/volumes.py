@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from ..arrays.array import Array
+    from ..arrays.exporting import ExportedArray
     from .cells import Cells
     from .reading import Source
     from .samples import Part, Samples
@@ -48,7 +48,7 @@ class Volume:
     reading: Reading
 
     @classmethod
-    def of(cls, samples: Samples, arrays: Mapping[str, Array]) -> Volume:
+    def of(cls, samples: Samples, arrays: Mapping[str, ExportedArray]) -> Volume:
         """Return the volume of some arrays by name."""
         return cls(samples, Reading.of(samples.parts, arrays))
 

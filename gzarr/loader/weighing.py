@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from ..arrays.array import Array
+    from ..arrays.exporting import ExportedArray
 
     IntArray = npt.NDArray[np.int64]
 
@@ -111,7 +111,7 @@ def check_number(number: int | None, count: int, weights: npt.NDArray[np.float64
         raise ArgumentError(f"samples={number} without replacement, but there are {there} to draw from")
 
 
-def balanced(sampler: W, volumes: Sequence[Mapping[str, Array]]) -> list[W]:
+def balanced(sampler: W, volumes: Sequence[Mapping[str, ExportedArray]]) -> list[W]:
     """Return a sampler for each volume by which all classes are drawn equally often, over all volumes together.
 
     Parameters
@@ -162,7 +162,7 @@ def balanced(sampler: W, volumes: Sequence[Mapping[str, Array]]) -> list[W]:
     return result
 
 
-def _classes(sampler: Weighed, arrays: Mapping[str, Array], size: int) -> npt.NDArray[Any]:
+def _classes(sampler: Weighed, arrays: Mapping[str, ExportedArray], size: int) -> npt.NDArray[Any]:
     """Return the class of each row."""
     given = sampler.balance
     if isinstance(given, str):

@@ -130,7 +130,7 @@ def plan(selections: Sequence[Selection], grid: ChunkGrid) -> Plan:
         box = _plan_box(selections[0], grid.chunk_shape)
         if box is not None:
             return box
-    _check_int64(grid)
+    check_int64(grid)
     points = [selection.points for selection in selections if selection.points is not None]
     if points:
         if len(points) < len(selections):
@@ -160,7 +160,7 @@ def plan_windows(starts: IntArray, shape: tuple[int, ...], step: tuple[int, ...]
     SelectionError
         As for :func:`plan`.
     """
-    _check_int64(grid)
+    check_int64(grid)
     windows = len(starts)
     if not windows or 0 in shape:
         return _empty_plan(grid.chunk_shape)
@@ -193,7 +193,7 @@ def plan_chunks(coords: Sequence[tuple[int, ...]], shapes: Sequence[tuple[int, .
     SelectionError
         As for :func:`plan`.
     """
-    _check_int64(grid)
+    check_int64(grid)
     n, k = len(coords), len(grid.chunk_shape)
     start = np.zeros((n, k), np.int64)
     return Plan(
@@ -378,7 +378,7 @@ def _plan_boxes(selections: Sequence[Selection], grid: ChunkGrid) -> Plan:
     return _combine(len(selections), dimensions, empty, grid)
 
 
-def _check_int64(grid: ChunkGrid) -> None:
+def check_int64(grid: ChunkGrid) -> None:
     """Raise a SelectionError if coordinates, or the end of the last chunk, do not fit 64 bits."""
     shape, chunk_shape = grid.shape, grid.chunk_shape
     if any(size + block >= INT64_END for size, block in zip(shape, chunk_shape, strict=True)):

@@ -20,8 +20,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..arrays.array import Array
 from ..arrays.device_choice import resolve_device
+from ..arrays.view import ArrayView
 from ..codecs.choice import AUTO
 from ..errors import ArgumentError, MetadataError, NodeNotFoundError
+from ..hierarchy.array_spec import UNDEFINED, new_metadata
+from ..hierarchy.create_filled import arguments_like
 from ..hierarchy.group import Group, make_node
 from ..metadata.conventions import Conventions, differences
 from ..metadata.formats import FORMATS, check_zarr_format
@@ -267,7 +270,7 @@ def _other(path: str, store: ReadableStore) -> ArgumentError:
 
 
 def copy(
-    source: StoreLike | Array | Group,
+    source: StoreLike | Array | ArrayView | Group,
     dest: StoreLike,
     *,
     path: str = "",
@@ -300,7 +303,7 @@ def copy(
     Parameters
     ----------
     source
-        Store as for :func:`gzarr.open`, or an array or group.
+        Store as for :func:`gzarr.open`, or an array, a view of one, or a group.
     dest
         Store as for :func:`gzarr.create_array`.
     path, dest_path
@@ -391,7 +394,7 @@ def copy(
 
 
 def prepare_copy(
-    source: StoreLike | Array | Group,
+    source: StoreLike | Array | ArrayView | Group,
     dest: StoreLike,
     *,
     path: str = "",
@@ -488,9 +491,10 @@ def prepare_copy(
         absent = ["absent chunks are stored"] if meaning.writes_absent else []
         if changed := meaning.losses + differences(metadata, made) + absent + meaning.changes:
             changes[f"/{at}"] = changed
+        view = root if isinstance(root, ArrayView) else None
         arrays.append(
             ArrayCopy(
-                metadata,
+                metadata if view is None else view.base.metadata,
                 root.store,
                 at,
                 made,
@@ -501,6 +505,7 @@ def prepare_copy(
                 read_back=read_back,
                 writes_absent=meaning.writes_absent,
                 budget_bytes=budget_bytes,
+                part=None if view is None else view.selection,
             )
         )
     for what, value in (("chunks", chunks), ("shards", shards)):
@@ -517,10 +522,10 @@ def prepare_copy(
 
 
 def _open(
-    source: StoreLike | Array | Group, path: str, options: Mapping[str, Any] | None, *, allow_pickle: bool
-) -> Array | Group:
-    """Return the node to be copied, in its current state in the store."""
-    if isinstance(source, Array | Group):
+    source: StoreLike | Array | ArrayView | Group, path: str, options: Mapping[str, Any] | None, *, allow_pickle: bool
+) -> Array | ArrayView | Group:
+    """Return the node to be copied, in its current state in the store, or a view of it."""
+    if isinstance(source, Array | ArrayView | Group):
         if path:
             raise ArgumentError(f"path={path!r} needs a store as source; this source is already a node")
         if options is not None:
@@ -535,12 +540,26 @@ def _open(
     entry = reader.node(where, None)
     if entry is None:
         raise NodeNotFoundError(f"no array or group at '/{where}' in {store!r}")
-    return make_node(entry.metadata, reader, where, device="cpu", missing="fill", children=entry.children)
+    node = make_node(entry.metadata, reader, where, device="cpu", missing="fill", children=entry.children)
+    if not isinstance(source, ArrayView):
+        return node
+    if not isinstance(node, Array) or source._shape_within(node.shape) != source.shape:
+        raise ArgumentError(f"{source.name} in {store!r} is not there any more: its array has been changed or replaced")
+    return node.view[source.selection]
 
 
-def _nodes(root: Array | Group) -> Iterator[tuple[str, NodeMetadata]]:
+def _as_stored(view: ArrayView) -> ArrayMetadata:
+    """Return the metadata of an array with the elements of a view, in chunks and codecs like those of its array."""
+    arguments = arguments_like(view, {"attributes": view.metadata.attributes})
+    if arguments["fill_value"] is None:
+        arguments["fill_value"] = UNDEFINED
+    keys = view.metadata.chunk_key_encoding
+    return new_metadata("", **arguments, chunk_key_encoding={"name": keys.name, "separator": keys.separator})
+
+
+def _nodes(root: Array | ArrayView | Group) -> Iterator[tuple[str, NodeMetadata]]:
     """Yield all nodes with their paths relative to ``root``, parents first."""
-    yield "", root.metadata
+    yield "", _as_stored(root) if isinstance(root, ArrayView) else root.metadata
     if isinstance(root, Group):
         for path, node in root.walk():
             if isinstance(node, MetadataError):
@@ -548,7 +567,7 @@ def _nodes(root: Array | Group) -> Iterator[tuple[str, NodeMetadata]]:
             yield path, node.metadata
 
 
-def _is_consolidated(root: Array | Group, below: str) -> bool:
+def _is_consolidated(root: Array | ArrayView | Group, below: str) -> bool:
     """Return whether a group, at or below ``root``, has consolidated metadata in its store."""
     format, path = FORMATS[root.zarr_format], join_path(root.path, below)
     key = format.consolidated_key(path)

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from concurrent.futures import Executor
 
+    from ..arrays.view import ArrayView
     from ..stores.base import ReadableStore, Store
 
     Coords = tuple[int, ...]
@@ -68,6 +69,8 @@ class ArrayCopy:
         Whether absent chunks of the source are stored in the copy, whose fill value has another meaning.
     budget_bytes
         Approximate limit of memory, in bytes.
+    part
+        The part of the source that is copied, as for :attr:`gzarr.Array.view`; None for all of it.
 
     Attributes
     ----------
@@ -93,12 +96,14 @@ class ArrayCopy:
         read_back: bool,
         writes_absent: bool = False,
         budget_bytes: int,
+        part: Any = None,
     ) -> None:
         device = device if is_in_cupy(metadata.dtype) else "cpu"
         if source_metadata.absent_value is None and metadata.dtype.hasobject:
             # Without a fill value, absent objects read as zeros, which are not objects: use the copy's fill value.
             source_metadata = replace(source_metadata, fill_value=metadata.fill_value)
-        self.source: Array = Array(source_metadata, source_store, source_path, device=device)
+        source = Array(source_metadata, source_store, source_path, device=device)
+        self.source: Array | ArrayView = source if part is None else source.view[part]
         self.target: Array = Array(
             # Where nothing is said of absent chunks, other readers may take them for anything.
             metadata,
@@ -117,7 +122,9 @@ class ArrayCopy:
         self._store = store
         self._resume = resume
         self._read_back = read_back
-        self._as_is = _same_values(source_metadata, metadata)
+        self._as_is = part is None and _same_values(source_metadata, metadata)
+        #: Whether the source tells which chunks it has.
+        self._lists = part is None and is_listable(source_store)
         lengths = region_shape(self.source, self.target, budget_bytes // _REGION_SHARE)
         self._chunks = metadata.chunk_grid.axes
         self._regions = [axis.merged(length) for axis, length in zip(self._chunks, lengths, strict=True)]
@@ -179,7 +186,7 @@ class ArrayCopy:
 
     def _boxes(self) -> Iterator[Box]:
         """Yield the regions in which the source or the unfinished copy has chunks, trimmed to these chunks."""
-        if self._writes_absent or not is_listable(self.source.store):
+        if self._writes_absent or not self._lists:
             for region in grid_points([regions.count for regions in self._regions]):
                 yield tuple(slice(*regions.extent(i)) for i, regions in zip(region, self._regions, strict=True))
             return
@@ -189,7 +196,7 @@ class ArrayCopy:
         for region in sorted(touched):
             yield tuple(map(self._whole_chunks, range(len(region)), region, touched[region]))
 
-    def _touch(self, array: Array, touched: dict[Coords, Sequence[Extent]]) -> None:
+    def _touch(self, array: Array | ArrayView, touched: dict[Coords, Sequence[Extent]]) -> None:
         """Record the regions that the stored chunks of an array touch, with the extent of these chunks."""
         for _, coords in stored_chunks(array.store, array.metadata, array.path):
             extents = array.metadata.chunk_grid.extent(coords)
@@ -252,7 +259,7 @@ class ArrayCopy:
     # -- by value
 
     @staticmethod
-    def _key(array: Array, coords: Coords) -> str:
+    def _key(array: Array | ArrayView, coords: Coords) -> str:
         return array.metadata.key_prefix(array.path) + array.metadata.chunk_key_encoding.encode(coords)
 
     def _value_parts(self) -> Iterator[list[Coords]]:
@@ -291,7 +298,7 @@ class ArrayCopy:
         present = None if entry is None else entry.metadata
         if not isinstance(present, ArrayMetadata) or not self.is_described_by(present):
             raise self._documents_differ("its documents differ")
-        if not self._writes_absent and is_listable(self.source.store) and is_listable(self._store):
+        if not self._writes_absent and self._lists and is_listable(self._store):
             self._compare_others()
 
     def _compare_others(self) -> None:
@@ -338,7 +345,7 @@ def _in_threads(work: Callable[[Coords], str], some: Sequence[Coords]) -> list[s
     return outcomes
 
 
-def region_shape(source: Array, target: Array, budget_bytes: int) -> tuple[int, ...]:
+def region_shape(source: Array | ArrayView, target: Array, budget_bytes: int) -> tuple[int, ...]:
     """Return the shape of a region, in elements: whole chunks (shards) of the target.
 
     Parameters

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..arrays.array import Array
+from ..arrays.view import ArrayView
 from ..display.text import readable_size
 from ..errors import ArgumentError
 from ..plan.selection import parse_basic
@@ -58,13 +59,13 @@ class ReadExplanation:
         )
 
 
-def explain(array: Array, selection: Any = ...) -> ReadExplanation:
+def explain(array: Array | ArrayView, selection: Any = ...) -> ReadExplanation:
     """Say what ``array[selection]`` will do, without reading any chunk.
 
     Parameters
     ----------
     array
-        An array of gzarr.
+        An array of gzarr, or a view of one.
     selection
         Selection as for ``a[...]``; everything by default.
 
@@ -88,7 +89,7 @@ def explain(array: Array, selection: Any = ...) -> ReadExplanation:
     >>> e.chunks, e.decoded_nbytes, e.result_nbytes
     (10, 10000, 200)
     """
-    if not isinstance(array, Array):
+    if not isinstance(array, (Array, ArrayView)):
         raise ArgumentError(
             f"gzarr.explain takes an array of gzarr, not {type(array).__name__}; open it with gzarr.open"
         )

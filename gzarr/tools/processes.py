@@ -69,7 +69,7 @@ def in_processes(executor: Executor, work: Work[Found], parts: Iterable[Any]) ->
     replaced in one step, and so has its old or its new value at any time. After an error, parts that have not begun are
     given up.
     """
-    data = _pickled(work)
+    data = pickled(work)
     left = iter(parts)
     pending: set[Future[Found]] = set()
     try:
@@ -85,8 +85,14 @@ def in_processes(executor: Executor, work: Work[Found], parts: Iterable[Any]) ->
             future.cancel()
 
 
-def _pickled(work: Work[Any]) -> bytes:
-    """Return what other processes make the work of."""
+def pickled(work: Work[Any]) -> bytes:
+    """Return what other processes make the work of.
+
+    Raises
+    ------
+    ArgumentError
+        If it cannot be given to other processes.
+    """
     try:
         return pickle.dumps(work)
     except (pickle.PicklingError, AttributeError, TypeError) as error:

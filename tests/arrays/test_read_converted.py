@@ -236,3 +236,17 @@ def write_ours(path: Path, document: dict[str, Any], data: np.ndarray[Any, Any])
     (path / "zarr.json").write_text(json.dumps(document))
     gzarr.open_array(path, mode="r+", device="cpu")[...] = data
     return path
+
+
+def test_views(device: TestedDevice, tmp_path: Path) -> None:
+    data = np.random.default_rng(5).integers(0, 60000, SHAPE).astype("u2")
+    for name, options in (("chunks", {"chunks": (5, 8, 17)}), ("uneven", {"chunks": [[5, 8], [22], [10, 7]]})):
+        gzarr.create_array(tmp_path / name, data=data, **options)
+        view = device.open(tmp_path / name).view[2:, ::-2, 3]
+        expected = data[2:, ::-2, 3]
+        for dtype in ("f4", "i8", "f2", "u2"):
+            np.testing.assert_array_equal(device.read(view, dtype=dtype), expected.astype(dtype))
+            part = (slice(1, 9), slice(None, None, -3))
+            np.testing.assert_array_equal(device.read(view, part, dtype=dtype), expected[part].astype(dtype))
+        rows = ([3, 0, 3], [10, 0, 5])
+        np.testing.assert_array_equal(device.read(view.vindex, rows, dtype="f8"), expected[rows].astype("f8"))

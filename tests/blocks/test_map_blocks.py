@@ -286,8 +286,12 @@ def test_chunks_of_smaller_inputs_are_decoded_once() -> None:
         ({"drop_axis": 3}, "drop_axis must be different axes of 3"),
         ({"drop_axis": 0, "halo": 1}, "axes in drop_axis are read whole"),
         ({"new_axis": 0}, "new_axis= needs out="),
-        ({"block": 0}, "block must be whole numbers"),
+        ({"block": 0}, "block must be lengths of at least 1, -1 or None for a whole axis, or 'auto'"),
+        ({"block": -2}, "block must be lengths"),
+        ({"block": "all"}, "block must be lengths"),
+        ({"block": (8, 7, True)}, "block must be lengths"),
         ({"block": (8, 7)}, "one for each of 3 axes"),
+        ({"block": {"z": 8}}, "there is no axis 'z'; the axes have no names: pass one for each"),
         ({"block": (8, 7, 10), "out": empty()}, "along axis 2, blocks must be multiples of 9 elements, such as 18"),
         ({"out": empty((1, 2, 3))}, r"out= has shape \(1, 2, 3\); results have shape \(37, 29, 41\)"),
         ({"out": [np.zeros(SHAPE), 5]}, "."),
@@ -305,9 +309,11 @@ def test_wrong_arguments(arguments: dict[str, Any], message: str) -> None:
 
 
 def test_wrong_inputs() -> None:
-    for arrays in ((), (np.zeros(3),)):
-        with pytest.raises(gzarr.ArgumentError, match="arrays of gzarr, at least one"):
-            gzarr.map_blocks(bump, *arrays)  # type: ignore[arg-type]
+    with pytest.raises(gzarr.ArgumentError, match="at least one array"):
+        gzarr.map_blocks(bump)
+    for wrong in (None, [1, 2], gzarr):
+        with pytest.raises(gzarr.ArgumentError, match=r"each is an array of gzarr or a view of one, the path .*, not "):
+            gzarr.map_blocks(bump, stored(elements()), wrong)
     with pytest.raises(gzarr.ArgumentError, match="cannot be broadcast"):
         gzarr.map_blocks(max, stored(elements()), stored(elements((2, 41)), 9))
     with pytest.raises(gzarr.ReadOnlyError):

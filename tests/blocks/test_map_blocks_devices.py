@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,6 +12,8 @@ import gzarr
 from gzarr.blocks import Output
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from support.devices import TestedDevice
 
     from gzarr.blocks import Block
@@ -88,3 +91,33 @@ def test_outputs_of_their_own_on_devices(device: TestedDevice) -> None:
     np.testing.assert_array_equal(device.to_numpy(half[...]), data[::2, ::2, ::2])
     np.testing.assert_array_equal(device.to_numpy(highest), data.max(axis=0))
     assert half.dtype == np.uint16
+
+
+def test_created_outputs_have_the_data_type_of_the_results(device: TestedDevice, tmp_path: Path) -> None:
+    data = elements()
+
+    def halves(x: Any) -> Any:
+        return device.array(device.to_numpy(x) / 2)
+
+    out = gzarr.map_blocks(halves, stored(data), out=tmp_path / "a", block=CHUNKS, halo=1, device=device.name)
+    assert out.dtype == np.float64
+    np.testing.assert_array_equal(device.to_numpy(out[...]), data / 2)
+
+    def uneven(x: Any, block_info: Block) -> Any:
+        return halves(x) if block_info.number != 4 else x
+
+    with pytest.raises(gzarr.ArgumentError, match=r"of int32 for block .* and of float64 for the first"):
+        gzarr.map_blocks(uneven, stored(data), out={}, block=CHUNKS, device=device.name)
+
+
+def same(x: Any) -> Any:
+    return x
+
+
+def test_results_come_from_the_devices_of_others(device: TestedDevice, tmp_path: Path) -> None:
+    """Whoever computes the first block gives its results in host memory."""
+    data = elements()
+    source = gzarr.create_array(tmp_path / "a", data=data, chunks=CHUNKS, device="cpu")
+    with ThreadPoolExecutor(1) as others:
+        out = gzarr.map_blocks(same, source, out=tmp_path / "b", block=CHUNKS, device=device.name, client=others)
+    np.testing.assert_array_equal(device.to_numpy(out[...]), data)

@@ -199,6 +199,13 @@ def test_blocks_in_other_processes(client: Client, tmp_path: Path) -> None:
     assert total == DATA.sum()
 
 
+def test_blocks_whose_results_decide_the_data_type(client: Client, tmp_path: Path) -> None:
+    source = gzarr.create_array(tmp_path / "a", data=DATA, chunks=(20, 15), device="cpu")
+    out = gzarr.map_blocks(lambda x: x / 4, source, out=tmp_path / "b", block=(20, 15), client=client)
+    assert out.dtype == np.float64
+    np.testing.assert_array_equal(out[...], DATA / 4)
+
+
 def test_any_executor_works_on_blocks(tmp_path: Path) -> None:
     source = gzarr.create_array(tmp_path / "a", data=DATA, chunks=(20, 15), device="cpu")
     with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:

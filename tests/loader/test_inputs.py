@@ -77,7 +77,7 @@ def test_an_image(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("wrong", [None, 3, {"x": None}, [[1, 2]], gzarr])
 def test_what_is_no_array(wrong: Any) -> None:
-    with pytest.raises(gzarr.ArgumentError, match="a loader takes an array of gzarr, the path"):
+    with pytest.raises(gzarr.ArgumentError, match="a loader takes an array of gzarr or a view of one, the path"):
         Loader(wrong)
 
 

@@ -46,7 +46,7 @@ def taken(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return found
 
 
-def check(array: gzarr.Array, selection: Any, taken: list[str], way: str) -> gzarr.tools.explain.ReadExplanation:
+def check(array: Any, selection: Any, taken: list[str], way: str) -> gzarr.tools.explain.ReadExplanation:
     explained = gzarr.explain(array, selection)
     assert not taken
     result = array[selection]
@@ -120,3 +120,19 @@ def test_errors(tmp_path: Path) -> None:
     a = gzarr.create_array(tmp_path / "a", data=DATA[0], chunks=(100, 50))
     with pytest.raises(gzarr.SelectionError, match="out of bounds"):
         gzarr.explain(a, 600)
+
+
+def test_views(tmp_path: Path, taken: list[str]) -> None:
+    gzarr.create_array(tmp_path / "a", data=DATA, chunks=(8, 100, 50), shards=(16, 300, 50), device="cpu")
+    a = gzarr.open_array(tmp_path / "a", device="cpu")
+    view = a.view[3, ::-1, 10:]
+    a[3]
+    taken.clear()
+    for selection in (np.s_[:150], np.s_[-40:, 3]):
+        found = check(view, selection, taken, "small reads")
+        of_array = gzarr.explain(a, np.s_[3, slice(450, 600) if selection == np.s_[:150] else slice(0, 40), 10:])
+        assert (found.chunks, found.values, found.decoded_nbytes) == (
+            of_array.chunks, of_array.values, of_array.decoded_nbytes,
+        )  # fmt: skip
+    assert gzarr.explain(view).chunks == 6
+    assert gzarr.explain(view.view[0], 3).chunks == 1

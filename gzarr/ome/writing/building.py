@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from ...arrays.array import Array
+from ...arrays.view import ArrayView
 from ...blocks import workers
 from ...engines import pool
 from .downsample import cells_of, downsample_into
@@ -40,7 +41,8 @@ class Source:
     Attributes
     ----------
     array
-        :class:`gzarr.Array`, NumPy or CuPy array, or any object with ``shape``, ``dtype`` and ``array[box]``.
+        :class:`gzarr.Array` or a view of one, NumPy or CuPy array, or any object with ``shape``, ``dtype`` and
+        ``array[box]``.
     """
 
     array: Any
@@ -58,7 +60,7 @@ class Source:
     def read(self, box: Box, buffers: Buffers) -> Any:
         """Return the elements of a box, in memory of the calling thread that is reused for its next box."""
         array = self.array
-        if isinstance(array, Array):
+        if isinstance(array, (Array, ArrayView)):
             if array.device != "cpu":
                 return array.read(box)
             return array.read(box, out=buffers.take(tuple(s.stop - s.start for s in box), array.dtype))

@@ -63,9 +63,9 @@ def create(
     store, path
         Store, and path of the image in it, as for :func:`gzarr.create_array`.
     data
-        Elements of level 0: NumPy or CuPy array, :class:`gzarr.Array`, or any object with ``shape``, ``dtype`` and
-        ``data[box]`` (of zarr-python, dask, h5py, …), which is read box by box, in several threads. None: an empty
-        level 0 of some ``shape`` and ``dtype``; :func:`pyramid` adds the other levels when it is written.
+        Elements of level 0: NumPy or CuPy array, :class:`gzarr.Array` or a view of one, or any object with ``shape``,
+        ``dtype`` and ``data[box]`` (of zarr-python, dask, h5py, …), which is read box by box, in several threads. None:
+        an empty level 0 of some ``shape`` and ``dtype``; :func:`pyramid` adds the other levels when it is written.
     axes
         Names of the dimensions, such as ``"tczyx"``, or a list of names or of
         :class:`gzarr.ome.metadata.model.Axis`.

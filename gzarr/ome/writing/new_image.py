@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...arrays.array import Array
+from ...arrays.view import ArrayView
 from ...codecs.choice import AUTO
 from ...engines.cuda.devices import current
 from ...errors import ArgumentError
@@ -198,7 +199,7 @@ def elements_of(data: Any, shape: Any, dtype: Any) -> tuple[Any, Shape, np.dtype
 
 def device_of(source: Any) -> str:
     """Return the device that levels are made on: the one that elements are on, or are read to."""
-    if isinstance(source, Array):
+    if isinstance(source, (Array, ArrayView)):
         return source.device
     # Of CuPy; arrays of other kinds are read to host memory.
     return current() if hasattr(source, "get") and hasattr(source, "data") and not hasattr(source, "chunks") else "cpu"

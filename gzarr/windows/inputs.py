@@ -1,0 +1,89 @@
+"""What may be given where the elements of an array are wanted: arrays of gzarr, and what becomes one."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from ..arrays.array import Array
+from ..arrays.view import ArrayView
+from ..errors import ArgumentError
+from ..hierarchy.create_filled import array as new_array
+from ..hierarchy.open import open_array
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+#: An array of gzarr or a view of one, a path or a URL of one, an array of zarr-python, an OME image, or an array in
+#: memory.
+Input: TypeAlias = Any
+
+#: What that is, in messages.
+KINDS = (
+    "an array of gzarr or a view of one, the path or URL of one, an array of zarr-python, an OME image (its level 0), "
+    "or an array in memory (of NumPy, or of xarray with loaded elements)"
+)
+
+
+def array_of(value: Input, device: str, wanted: str) -> Array | ArrayView:
+    """Return an array for what can be given as one, on a device if it is not open yet.
+
+    Parameters
+    ----------
+    value
+        What was given. Arrays in memory are copied.
+    device
+        Device of arrays that are not open.
+    wanted
+        Who takes what, for an error that ends with what was given.
+
+    Raises
+    ------
+    ArgumentError
+        If it is nothing of the kind.
+    NodeNotFoundError, NodeTypeError, MetadataError, StoreError, DeviceError
+        If it cannot be opened.
+    """
+    if isinstance(value, (Array, ArrayView)):
+        return value
+    if isinstance(value, (str, os.PathLike)):
+        return open_array(os.fspath(value), device=device)
+    if _is_image(value):
+        level: Array = value.levels[0].array
+        return level
+    package = type(value).__module__.partition(".")[0]
+    if package == "zarr" and hasattr(value, "store") and hasattr(value, "path") and hasattr(value, "shape"):
+        return open_array(value.store, path=value.path, device=device)
+    if package == "xarray":
+        # Of a DataArray, its variable.
+        value = getattr(getattr(value, "variable", value), "_data", value)
+    if isinstance(value, np.ndarray):
+        # There is nothing to decode.
+        return new_array(value, device=device, codecs=None)
+    raise ArgumentError(f"{wanted}, not {value!r:.100}")
+
+
+def device_of(values: Sequence[Input]) -> str:
+    """Return the device that arrays among others are opened on: that of the first one that is open."""
+    for value in values:
+        if isinstance(value, (Array, ArrayView)):
+            return value.device
+        if _is_image(value):
+            return array_of(value, "auto", "").device
+    return "auto"
+
+
+def names_of(value: Input, array: Array | ArrayView) -> tuple[str | None, ...] | None:
+    """Return the names of the axes of what was given and of its array, None without any."""
+    if _is_image(value):
+        return tuple(value.axes)
+    dims = getattr(value, "dims", None)
+    if type(value).__module__.partition(".")[0] == "xarray" and isinstance(dims, tuple):
+        return tuple(str(name) for name in dims)
+    return array.dimension_names
+
+
+def _is_image(value: object) -> bool:
+    return hasattr(value, "levels") and hasattr(value, "multiscale")
