@@ -153,7 +153,7 @@ def make_output(
     if not {"chunks", "shards"}.isdisjoint(output.layout):
         # Those of the input need not suit the ones that are given.
         layout |= {"chunks": AUTO, "shards": None}
-    layout |= {"dtype": like.dtype if dtype is None else dtype, **output.layout}
+    layout |= {"dtype": _stand_in(like) if dtype is None else dtype, **output.layout}
     arguments = arguments_like(like, layout)
     # Chunks do not depend on results, or the blocks would, so they are chosen here.
     arguments |= _grid_of(arguments)
@@ -166,6 +166,13 @@ def make_output(
                 _check_resumed(found, arguments["chunks"], arguments["shards"])
             return found._on_device(device)
     return CreatedOutput(value, arguments, device, follows_results=dtype is None, overwrite=overwrite)
+
+
+def _stand_in(like: ExportedArray) -> Any:
+    """Return a data type in place of that of results which are not there yet: the input's."""
+    found = arguments_of(like.metadata)["dtype"]
+    # Objects of any kind need a codec that says what they are.
+    return "f8" if isinstance(found, np.dtype) and found.hasobject else found
 
 
 def _grid_of(arguments: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import numpy as np
 from ..arrays.array import Array
 from ..arrays.elements import all_of, as_data, type_on_device
 from ..arrays.objects import TEXTS, object_codec
+from ..arrays.view import ArrayView
 from ..documents.json import quote
 from ..dtypes.properties import native
 from ..errors import ArgumentError, NodeTypeError, StoreError
@@ -216,7 +217,7 @@ def arguments_of_data(
 ) -> tuple[Any, tuple[int, ...], ArrayArguments]:
     """Return data as an array, with the shape and the other arguments, including dtype, of the array for it."""
     dtype = arguments.get("dtype")
-    if dtype is None and isinstance(data, Array) and data.dtype.hasobject:
+    if dtype is None and isinstance(data, (Array, ArrayView)) and data.dtype.hasobject:
         dtype = TEXTS.get(object_codec(data.metadata.codecs) or "", object)
     wanted = None if dtype is None else data_type(dtype, zarr_format)[0]
     data = as_data(data, wanted, "data", None if shape is None else len(check_shape(shape)), fill_masked=fill_masked)

@@ -1,1 +1,1 @@
-"""Boxes of arrays that go beyond their ends, for the loader and for work in blocks."""
+"""What is taken as an array, and boxes that go beyond its ends, for the loader and for work in blocks."""

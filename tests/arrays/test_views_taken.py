@@ -312,3 +312,10 @@ def test_images(part: Any, tmp_path: Path, device: TestedDevice) -> None:
     if view.ndim == 3:
         made = gzarr.ome.create_labels(tmp_path / "a", "n", labels)
         np.testing.assert_array_equal(made.levels[0].array._on_device("cpu")[...], (DATA // 100)[part])
+
+
+def test_strings() -> None:
+    words = gzarr.array(np.array([["a", "bc"], ["", "d"]], object), dtype=str, chunks=1)
+    assert gzarr.array(words.view[:, 1])[...].tolist() == ["bc", "d"]
+    assert gzarr.map_blocks(lambda x: x, words.view[::-1], out={})[...].tolist() == [["", "d"], ["a", "bc"]]
+    assert gzarr.copy(words.view[1], {}, progress=False)[...].tolist() == ["", "d"]

@@ -409,3 +409,20 @@ def test_what_is_wanted_of_a_shard_is_asked_for_together(folder: Path, suffix: s
         assert max(map(len, found)) == most
         assert sum(map(len, found)) == values
     assert _cut(np.empty((0, 2), np.int64), source, 1) == []
+
+
+@pytest.mark.parametrize("kind", ["", "s"], ids=["chunks", "shards"])
+@pytest.mark.parametrize("shuffle", SHUFFLES)
+def test_views_are_asked_for_ahead(server: Holding, kind: str, shuffle: Any) -> None:
+    """Of the array's chunks, those that the views have are fetched, and no others."""
+    array = gzarr.open_array(f"{server.url}/s{kind}", device="cpu")
+    views = {"back": array.view[40:20:-1, 10:30], "every": array.view[20:40:1, ::7]}
+    server.clear()
+    seen = 0
+    for batch in Loader(views, Rows(), batch_size=4, shuffle=shuffle):
+        np.testing.assert_array_equal(batch["back"], data_of("s")[40:20:-1, 10:30][batch.samples])
+        np.testing.assert_array_equal(batch["every"], data_of("s")[20:40, ::7][batch.samples])
+        seen += len(batch.samples)
+    assert seen == 20
+    rows = {int(path.split("/")[3]) for path in server.asked}
+    assert rows == ({1, 2} if kind else set(range(20, 41)))
