@@ -47,7 +47,7 @@ KERNELS: Final = "kernels"
 #: All modules with tests on a GPU, the most valuable first; other modules take long even to import.
 TESTS = (
     "gpu", "nvcomp_batch", "gpu_damage", "doctor", "read_matrix", "write_edges", "rectilinear", "read_properties",
-    "rectilinear_shards", "departures",
+    "rectilinear_shards", "departures", "explain",
     "dtypes_matrix", "read_converted", "extension_codecs", "extension_dtypes", "golden", "golden_own", "fixtures",
     "read_api", "copy", "format_v1",
     "format_v3_draft", "format_v3_draft_documents", "made_up_codec", "number_types",

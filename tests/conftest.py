@@ -7,6 +7,7 @@ runs the tests with that mark on the GPU; ``GZARR_TEST_SECONDS`` limits their ti
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import sys
@@ -15,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from gzarr_kernels.operations import OPERATIONS
-from hypothesis import settings
 
 ON_GPU = os.environ.get("GZARR_TEST_GPU", "0") not in ("", "0")
 if not ON_GPU:
@@ -85,8 +85,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def pytest_configure(config: pytest.Config) -> None:
     # Machines differ in speed, and others may be busy: no example has a time limit.
-    settings.register_profile("gzarr", deadline=None)
-    settings.load_profile("gzarr")
+    # A machine with a GPU may lack it.
+    with contextlib.suppress(ImportError):
+        from hypothesis import settings
+
+        settings.register_profile("gzarr", deadline=None)
+        settings.load_profile("gzarr")
     if not config.pluginmanager.has_plugin("timeout"):
         config.addinivalue_line("markers", "timeout: of no effect, pytest-timeout is not installed")
     config.addinivalue_line("markers", "array_api: of the helpers that anndata has for tests, which use it")
