@@ -132,8 +132,13 @@ class Reader:
             if decoding is not None:
                 reader = Reader(self._metadata, self._store, self._path, self._device)
                 reader._decoding, reader._indexes = decoding, self._indexes
+                # Without a value, absent chunks are zeros.
                 with np.errstate(all="ignore"):
-                    reader._fill_value = np.asarray(self._fill_value, self._metadata.dtype).astype(dtype)[()]
+                    reader._fill_value = (
+                        self._fill_value
+                        if self._fill_value is None
+                        else np.asarray(self._fill_value, self._metadata.dtype).astype(dtype)[()]
+                    )
             self._converting[dtype] = reader
         return self._converting[dtype]
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..engines.cuda.devices import get_device, warn_of_loss
 from ..engines.stack import Stack
-from ..errors import ArgumentError, OutputError, SelectionError
+from ..errors import ArgumentError, GzarrError, OutputError, SelectionError
 from ..plan.selection import parse_basic
 from ..plan.windows import parse_rows, parse_windows
 from .array_properties import ArrayProperties
@@ -489,10 +489,16 @@ class ReadableArray(ArrayProperties):
             # Before anything is read.
             self._output((*selection.result_shape, *own.shape), dtype, out, memory)
         elements = self._read(selection, field, None, options)
-        result = self._output(elements.shape, dtype, out, memory)
         try:
+            if memory is HOST and out is None:
+                # Texts get the length that they need.
+                return elements.astype(dtype, copy=False)
+            result = self._output(elements.shape, dtype, out, memory)
             memory.copy(result, elements)
-        except (TypeError, ValueError) as error:
+        # RuntimeError is of NumPy, for times as texts.
+        except (TypeError, ValueError, RuntimeError) as error:
+            if isinstance(error, GzarrError):
+                raise
             raise ArgumentError(f"{self.name}: elements cannot be converted to dtype={dtype}: {error}") from error
         return result
 

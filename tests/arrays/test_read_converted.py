@@ -144,6 +144,21 @@ def test_absent_chunks_have_the_converted_fill_value(device: TestedDevice, tmp_p
         np.testing.assert_array_equal(device.read(a, (3, slice(0, 9, 2)), dtype=dtype), expected[3, :9:2])
     with pytest.raises(ChunkError):
         device.read(a, dtype="f4", missing="error")
+    write(tmp_path / "b", v2((10,), (4,), "<u2", fill=None), None)
+    np.testing.assert_array_equal(device.read(device.open(tmp_path / "b"), dtype="f4"), np.zeros(10, "f4"))
+
+
+def test_arrays_without_axes_and_without_elements(device: TestedDevice, tmp_path: Path) -> None:
+    gzarr.create_array(tmp_path / "a", data=np.array(300, "u2"))
+    a = device.open(tmp_path / "a")
+    for dtype in ("f4", "u1", "c8", "f2"):
+        np.testing.assert_array_equal(device.read(a, (), dtype=dtype), np.array(300, "u2").astype(dtype))
+    for shape in ((0,), (3, 0, 2)):
+        gzarr.create_array(tmp_path / "b", data=np.zeros(shape, "i4"), overwrite=True)
+        b = device.open(tmp_path / "b")
+        assert device.read(b, dtype="f4").shape == shape
+    gzarr.create_array(tmp_path / "c", data=np.arange(12, dtype="i4").reshape(3, 4))
+    assert device.read(device.open(tmp_path / "c"), (slice(2, 2), 1), dtype="f8").shape == (0,)
 
 
 def test_fields_and_other_types(tmp_path: Path) -> None:
@@ -155,6 +170,11 @@ def test_fields_and_other_types(tmp_path: Path) -> None:
     np.testing.assert_array_equal(a.read("t", dtype="M8[ns]"), rows["t"].astype("M8[ns]"), strict=True)
     with pytest.raises(ArgumentError, match="cannot be converted to dtype=float32"):
         a.read(dtype="f4")
+    c = gzarr.create_array(tmp_path / "c", data=np.array([7, -1200], "i4"))
+    for text in ("U", "S", "U2", "O"):
+        np.testing.assert_array_equal(c.read(dtype=text), np.array([7, -1200], "i4").astype(text), strict=True)
+    with pytest.raises(ArgumentError, match="cannot be converted to dtype=<U1: The string"):
+        a.read("t", dtype="U1")
     b = gzarr.create_array(tmp_path / "b", data=np.array(["1.5", "2", "x"]), chunks=2)
     np.testing.assert_array_equal(b.read(slice(2), dtype="f8"), [1.5, 2.0])
     with pytest.raises(ArgumentError, match="cannot be converted to dtype=float64: could not convert string"):
