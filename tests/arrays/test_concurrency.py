@@ -55,12 +55,12 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "shards": {"compressors": ZstdCodec(level=1), "shards": (32, 48)},
     }
     for name, option in options.items():
-        array = group.create_array(name, shape=DATA.shape, chunks=(8, 12), dtype=DATA.dtype, **option)
+        array = group.create_array(name, shape=DATA.shape, chunks=(4, 6), dtype=DATA.dtype, **option)
         array[...] = DATA
     host = group.create_array(
         "host",
         shape=DATA.shape,
-        chunks=(8, 12),
+        chunks=(4, 6),
         dtype=DATA.dtype,
         compressors={"name": "numcodecs.bz2", "configuration": {"level": 1}},
     )
