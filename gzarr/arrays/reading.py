@@ -107,9 +107,9 @@ class ReadableArray(ArrayProperties):
         dtype
             Data type of the result; None for the array's own. Elements are converted as by
             ``a[selection].astype(dtype)`` of NumPy (of CuPy on a device). Conversions of integers and booleans to
-            integers, of real numbers to ``float32`` and ``float64``, and of ``float32`` to ``float16`` are part of
-            decoding and need no more memory; numbers out of range become infinite without NumPy's warning. For all
-            others, elements are read first and then converted.
+            integers, of real numbers to ``float32`` and ``float64``, and of ``float32`` to ``float16`` are done
+            while elements are placed, without a second array; numbers out of range become infinite without NumPy's
+            warning. For all others, elements are read first and then converted.
         missing
             Meaning of an absent chunk for this read: ``"fill"`` or ``"error"``; None for the array's own setting.
         stream

@@ -25,7 +25,8 @@ class ReadExplanation:
     Attributes
     ----------
     way
-        The way it takes: a row of the table in the documentation, Architecture, "Ways of reading and writing".
+        The way it takes, from the table in the documentation, Architecture, "Ways of reading and writing": a row's
+        name, with what the compiled loop reads (files, requests or batches of values); ``"device"`` for a device.
     decode_path
         How chunks are decoded, as ``array.decode_path``.
     chunks

@@ -6,6 +6,7 @@ have to be compiled for each pair, and vectorized by the compiler.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Final
 
 from llvmlite import ir
@@ -15,6 +16,7 @@ from numba.extending import intrinsic
 from .elements import copy_rows
 from .jit import part, unit
 from .slots.conversion import PAIRS
+from .slots.scratch import TILE_BYTES
 
 #: Elements that are converted with one choice, in long rows and in short ones.
 _MANY: Final = 64
@@ -23,8 +25,9 @@ _FEW: Final = 8
 _SWAPPED: Final = 1024
 _SWAPPED_BYTES: Final = 8 * _SWAPPED
 _BUFFER_BYTES: Final = 8 << 10
-#: Bytes of scratch for :func:`convert_rows`.
+#: Bytes of scratch for :func:`convert_rows`, which is that for tiles.
 SCRATCH_BYTES: Final = _SWAPPED_BYTES + 64 + _BUFFER_BYTES
+assert SCRATCH_BYTES <= TILE_BYTES
 
 
 def _element(name: str) -> Any:
@@ -41,10 +44,7 @@ def _constant(kind: Any, value: float) -> Any:
 def _from_half(builder: Any, bits: Any, lanes: int) -> Any:
     """Return float32 of float16, without arithmetic on subnormals: a process may have switched it off."""
     word, real = ir.VectorType(ir.IntType(32), lanes), ir.VectorType(ir.FloatType(), lanes)
-
-    def number(value: int) -> Any:
-        return _constant(word, value)
-
+    number = partial(_constant, word)
     h = builder.zext(bits, word)
     sign = builder.shl(builder.and_(h, number(0x8000)), number(16))
     rest = builder.and_(h, number(0x7FFF))
@@ -63,10 +63,7 @@ def _from_half(builder: Any, bits: Any, lanes: int) -> Any:
 def _to_half(builder: Any, values: Any, lanes: int) -> Any:
     """Return the float16 nearest to a float32; of two, the even one."""
     word, real = ir.VectorType(ir.IntType(32), lanes), ir.VectorType(ir.FloatType(), lanes)
-
-    def number(value: int) -> Any:
-        return _constant(word, value)
-
+    number = partial(_constant, word)
     bits = builder.bitcast(values, word)
     sign = builder.and_(builder.lshr(bits, number(16)), number(0x8000))
     rest = builder.and_(bits, number(0x7FFFFFFF))

@@ -149,7 +149,7 @@ def test_what_is_refused(tmp_path: Path) -> None:
         (image, {"channels": "ab"}, "channels must be a list"),
         (image, {"channels": [channel, replace(channel, color="red")]}, "six hexadecimal digits"),
         (image, {"channels": [channel, replace(channel, active="no")]}, "does not allow that"),
-        (image, {"colors": {1: (0, 0, 0, 0)}}, "is no label image"),
+        (image, {"colors": {1: (0, 0, 0, 0)}}, "is not a label image"),
         (labels, {"colors": {1: (0, 0, 0, 256)}}, "does not allow that"),
         (labels, {"colors": {0.5: (0, 0, 0, 0)}}, "labels are integers"),
         (labels, {"colors": [1]}, "colors must map"),

@@ -159,7 +159,7 @@ def _omero(image: Image, given: Any) -> dict[str, Any]:
 def _label(image: Image, document: dict[str, Any], changes: Changes) -> dict[str, Any]:
     """Return the object ``image-label`` with other colours or properties."""
     if image.image_label is None:
-        raise ArgumentError(f"{place(image.group)} is no label image; colors= and properties= are for those")
+        raise ArgumentError(f"{place(image.group)} is not a label image, and colors= and properties= are for those")
     given = changes.properties
     if given is not None and not (
         isinstance(given, Mapping) and all(isinstance(members, Mapping) for members in given.values())
