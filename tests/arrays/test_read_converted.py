@@ -270,3 +270,20 @@ def test_views(device: TestedDevice, tmp_path: Path) -> None:
             np.testing.assert_array_equal(device.read(view, part, dtype=dtype), expected[part].astype(dtype))
         rows = ([3, 0, 3], [10, 0, 5])
         np.testing.assert_array_equal(device.read(view.vindex, rows, dtype="f8"), expected[rows].astype("f8"))
+
+
+@pytest.mark.parametrize(("rule", "compiled"), [("clamp", False), ("wrap", True), (None, False)])
+def test_casts_that_are_not_those_of_c_are_not_compiled(rule: str | None, compiled: bool, tmp_path: Path) -> None:
+    cast = codec("cast_value", data_type="int16", **({"out_of_range": rule} if rule else {}))
+    (tmp_path / "zarr.json").write_text(json.dumps(v3((6,), (6,), "uint8", [cast, LITTLE])))
+    stored = np.array([-3, 0, 255, 256, 700, 7], "<i2")
+    (tmp_path / "c").mkdir()
+    (tmp_path / "c/0").write_bytes(stored.tobytes())
+    a = gzarr.open_array(tmp_path, device="cpu")
+    assert a.decode_path.startswith("cpu-native") == compiled
+    if rule is None:
+        with pytest.raises(ChunkError, match="not a number of uint8"):
+            a[...]
+        return
+    expected = np.clip(stored, 0, 255).astype("u1") if rule == "clamp" else stored.astype("u1")
+    np.testing.assert_array_equal(a[...], expected, strict=True)
