@@ -45,9 +45,10 @@ MOST_SMALL_CHUNKS = 128
 #: Most chunks of a read of chunks to an output each, and their most decoded bytes.
 MOST_CHUNKS = 64
 CHUNKS_BYTES = 16 << 20
-#: More chunks or bytes than these are worth a second thread.
-ALONE_CHUNKS = 16
+#: More bytes than these are worth a second thread: of few chunks, and of many, since each is a file to open.
+FEW_CHUNKS = 16
 ALONE_BYTES = 256 << 10
+MANY_ALONE_BYTES = 64 << 10
 #: Most idle jobs kept, for each number of chunks and outputs.
 _KEEP = 8
 _EMPTY = int(EMPTY)
@@ -214,7 +215,7 @@ class SmallReads:
         if paths is not None:
             job[r.PATHS] = address(paths)
         work = kernels.load()
-        if n <= ALONE_CHUNKS and n * self._program.chunk_nbytes <= ALONE_BYTES:
+        if n * self._program.chunk_nbytes <= (ALONE_BYTES if n <= FEW_CHUNKS else MANY_ALONE_BYTES):
             worker = kernels.take_worker()
             try:
                 work(slots.address, worker.context_address, worker.scratch_address)
