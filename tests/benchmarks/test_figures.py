@@ -49,9 +49,8 @@ def test_the_figures_are_those_of_the_newest_results(drawn: dict[str, Any]) -> N
 
 
 def test_every_result_has_its_figure(figures: Any, drawn: dict[str, Any]) -> None:
-    """But those that are parts of others."""
     of_results = {re.sub(r"^[\d-]{11}|-cpu$", "", file.stem) for file in figures.RESULTS.glob("*-cpu.json")}
-    assert of_results - set(drawn) == {"read-stages", "write-public-zstd"}
+    assert of_results <= set(drawn)
 
 
 @pytest.mark.parametrize("name", ["read", "write", "zarr-pipeline", "remote", "remote-defaults"])
@@ -68,21 +67,18 @@ def test_a_figure_shows_the_ratios_that_the_benchmark_found(figures: Any, drawn:
 
 
 @pytest.mark.parametrize("name", ["read", "write"])
-def test_the_fused_pipeline_of_zarr_python_appears_once_it_is_measured(figures: Any, name: str) -> None:
+def test_the_fused_pipeline_of_zarr_python_counts(figures: Any, name: str) -> None:
     dots = importlib.import_module("figure_dots")
     result = figures.Result.newest(name)
-    without = getattr(dots, name)(result)
-    assert "zarr-python fused" not in result.data["workloads"][0]["rivals"]
-    assert "fused" not in without.svg + without.alt
     data = json.loads(json.dumps(result.data))
     for workload in data["workloads"]:
         # As fast as twice the fastest of all: every ratio changes.
         fastest = min(one["median_ms"] for one in workload["rivals"].values() if one.get("median_ms"))
-        workload["rivals"]["zarr-python fused"] = {"median_ms": fastest / 2}
-    found = getattr(dots, name)(figures.Result(name, result.file, data))
-    assert f"zarr-python {data['versions']['zarr']}, fused" in found.svg
-    assert f"zarr-python {data['versions']['zarr']}, fused and zarr-python" in found.alt
-    assert float(re.search(r"gzarr is ([\d.]+) times", found.alt)[1]) <= 0.5  # type: ignore[index]
+        workload["rivals"]["zarr-python fused"]["median_ms"] = fastest / 2
+    for shown in (getattr(dots, name)(result), getattr(dots, name)(figures.Result(name, result.file, data))):
+        assert f"zarr-python {data['versions']['zarr']}, fused" in shown.svg
+        assert f"zarr-python {data['versions']['zarr']}, fused and zarr-python" in shown.alt
+    assert float(re.search(r"gzarr is ([\d.]+) times", shown.alt)[1]) <= 0.5  # type: ignore[index]
 
 
 def test_dots_are_where_their_values_are(figures: Any) -> None:
