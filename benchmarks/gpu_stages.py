@@ -51,11 +51,11 @@ TESTS = (
     "dtypes_matrix", "read_converted", "extension_codecs", "extension_dtypes", "golden", "golden_own", "fixtures",
     "read_api", "copy", "format_v1",
     "format_v3_draft", "format_v3_draft_documents", "made_up_codec", "number_types",
-    "zip_store", "zip_remote", "fsspec_store", "zarr_store", "virtual",
+    "zip_store", "zip_remote", "ozx", "fsspec_store", "zarr_store", "virtual",
     "read_windows", "views", "views_taken", "map_blocks_devices", "block_lengths", "loader", "inputs", "keeping",
     "steps", "tensors", "weighing",
     "merging", "zarr_pipeline_gpu", "xarray_device", "dask",
-    "dask_gpu", "ome_images", "downsample", "pyramids", "ome_appending",
+    "dask_gpu", "ome_images", "pictures", "downsample", "pyramids", "ome_appending",
 )  # fmt: skip
 #: Modules with tests of damaged frames.
 DAMAGE_TESTS = ("gpu_damage", "nvcomp_batch")

@@ -35,6 +35,7 @@ _MORE_COMMANDS = {
     "optimize": "copy to chunks, shards and codecs that suit a GPU, after showing what will change",
     "consolidate": "write the consolidated metadata of a group",
     "pyramid": "add levels to an OME-Zarr image, or make an image of an array in a group",
+    "view": "show a picture of an OME-Zarr image, labels, a plate or a well",
     "completion": "print a script by which a shell completes commands and options",
 }
 

@@ -16,7 +16,7 @@ from ..errors import ArgumentError, MetadataError, NodeNotFoundError, NodeTypeEr
 from ..metadata.formats import FORMATS, keys_and_prefixes, node_at, node_keys
 from ..metadata.model import ArrayMetadata, GroupMetadata
 from ..metadata.to_documents import array_documents, group_documents
-from ..stores.base import ExclusiveStore, is_listable, knows_of
+from ..stores.base import ExclusiveStore, SelectiveStore, is_listable, knows_of
 from ..stores.keys import is_document
 from ..stores.locks import hold, hold_node
 from .change import drop_indexes, erase_node, keys_above, reader_of, set_documents
@@ -67,8 +67,11 @@ def inspect_location(store: ReadableStore, path: str, zarr_format: ZarrFormat) -
     NodeTypeError
         If there is an array above the path.
     ArgumentError
-        If the hierarchy has another format.
+        If the hierarchy has another format, or the store takes none of this one.
     """
+    refusal = store.refusal(FORMATS[zarr_format].document_names) if isinstance(store, SelectiveStore) else ""
+    if refusal:
+        raise ArgumentError(f"'/{path}' in {store!r}: {refusal}")
     reader = reader_of(store)
     try:
         entry = reader.node(path, None)

@@ -16,6 +16,7 @@ from .levels import at_level, indexes_of_box, of_frames
 from .metadata.parse import parse
 from .metadata.units import meters
 from .nodes import place, read_metadata, warn
+from .picture_methods import ImagePictures
 
 if TYPE_CHECKING:
     from ..hierarchy.group import Group
@@ -27,7 +28,7 @@ __all__ = ["Image", "Level", "image_of"]
 LevelChoice: TypeAlias = int | Literal["auto"]
 
 
-class Image(ImageLevels):
+class Image(ImageLevels, ImagePictures):
     """An OME-Zarr image. Get one from :func:`gzarr.ome.open`, a well, labels or a collection.
 
     Each level costs a store request when it is first used; nothing else does.

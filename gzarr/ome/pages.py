@@ -1,7 +1,8 @@
 """HTML of images, labels, plates, wells and collections for notebooks.
 
-It has what is in the metadata that were read already; levels that were not used are only opened in stores that answer
-at once (:mod:`gzarr.stores.at_hand`). The classes import this module, so it does not name them.
+It has what is in the metadata that were read already; levels that were not used are only opened, and small pictures
+only read, in stores that answer at once (:mod:`gzarr.stores.at_hand`). The classes import this module, so it does not
+name them.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from ..display.page import array_drawing, escaped, page, table
 from ..display.text import short_size
 from ..errors import GzarrError
 from ..stores.at_hand import is_at_hand
+from .small_pictures import image_picture, plate_picture
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -49,7 +51,8 @@ def image_html(image: Any) -> str:
     if left:
         levels.append([f"and {left:,} more"])
     tables = table(rows) + table(levels, ["Level", "Shape", "Distances", "Chunks", "Size"])
-    return page(f"gzarr.ome.Image {image.group.name}", [tables, "" if first is None else array_drawing(first)])
+    drawing = "" if first is None else array_drawing(first)
+    return page(f"gzarr.ome.Image {image.group.name}", [image_picture(image), tables, drawing])
 
 
 def _known_levels(image: Any) -> list[Array | None]:
@@ -109,7 +112,7 @@ def plate_html(plate: Any) -> str:
     drawing = ""
     if 0 < len(plate.rows) <= _MOST and 0 < len(plate.columns) <= _MOST:
         drawing = cells(plate.rows, plate.columns, plate._paths)
-    return page(f"gzarr.ome.Plate {plate.group.name}", [table(rows), drawing])
+    return page(f"gzarr.ome.Plate {plate.group.name}", [plate_picture(plate), table(rows), drawing])
 
 
 def well_html(well: Any) -> str:

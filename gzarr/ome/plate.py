@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, overload
 from ..errors import ArgumentError, NodeNotFoundError
 from .image import Image, image_of
 from .nodes import child_group, needed, place, read_metadata
+from .picture_methods import PlatePictures, WellPictures
 
 if TYPE_CHECKING:
     from ..hierarchy.group import Group
     from .metadata.model import Acquisition, FieldEntry, OmeMetadata, PlateMetadata, WellMetadata
 
 
-class Well(Sequence[Image]):
+class Well(WellPictures, Sequence[Image]):
     """A well: a sequence of the images of its fields of view, each opened when it is asked for (one request).
 
     Parameters
@@ -85,7 +86,7 @@ class Well(Sequence[Image]):
         return image_of(group)
 
 
-class Plate(Mapping[str, Well]):
+class Plate(PlatePictures, Mapping[str, Well]):
     """A plate: a mapping from paths (``"B/3"``) to wells, each opened when it is asked for (one request).
 
     Parameters

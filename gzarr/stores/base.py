@@ -387,6 +387,14 @@ class ExclusiveStore(Protocol, metaclass=Capability):
         """Store ``value`` under ``key`` unless the key exists; return whether it was stored."""
 
 
+@runtime_checkable
+class SelectiveStore(Protocol, metaclass=Capability):
+    """A store that does not take nodes of every format."""
+
+    def refusal(self, documents: Collection[str]) -> str:
+        """Return why nodes cannot be stored, given the names of their documents; empty if they can."""
+
+
 class Stage(Protocol):
     """Something that is made aside, and put in place when it is complete.
 

@@ -15,7 +15,7 @@ from ..errors import ArgumentError, GzarrError, NodeNotFoundError, StoreError, U
 from ..installing import COMMANDS
 from ..plugins import load
 from . import foreign, fsspec_urls, urls, zip_urls
-from .base import ReadableStore
+from .base import ReadableStore, is_listable
 from .fsspec_calls import is_a
 from .local import LocalStore
 from .memory import MemoryStore
@@ -59,7 +59,8 @@ def as_store(
     Raises
     ------
     ArgumentError
-        If ``store_or_path`` is none of these or a URL of an unsupported scheme, or ``mode`` is unknown.
+        If ``store_or_path`` is none of these or a URL of an unsupported scheme, or ``mode`` is unknown; or if something
+        is to be made that has the name of an archive of another kind than zip.
     NodeNotFoundError
         If ``mode`` needs the directory and it does not exist, or if it is not a directory.
     StoreError
@@ -75,7 +76,10 @@ def as_store(
     scheme = _scheme(store_or_path)
     if scheme in urls.SCHEMES:
         assert isinstance(store_or_path, str)
-        return urls.remote_store(store_or_path, read_only=read_only, storage_options=storage_options)
+        remote, node = urls.remote_store(store_or_path, read_only=read_only, storage_options=storage_options)
+        if mode not in ("r", "r+") and zip_urls.is_other_archive(store_or_path) and _is_empty(remote):
+            raise _other_archive(store_or_path)
+        return remote, node
     if isinstance(store_or_path, str) and _is_for_fsspec(store_or_path, scheme):
         store, node = foreign.store_of_url(store_or_path, read_only=read_only, storage_options=storage_options)
         return _checked(store, mode), node
@@ -212,6 +216,20 @@ def _local_path(text: str) -> str:
     return path[1:] if os.name == "nt" and re.match(r"/[A-Za-z]:", path) else path
 
 
+def _is_empty(store: ReadableStore) -> bool:
+    if not is_listable(store):
+        return False
+    keys, prefixes = store.list_dir("")
+    return not keys and not prefixes
+
+
+def _other_archive(path: str) -> ArgumentError:
+    return ArgumentError(
+        f"{path!r} is the name of an archive of a kind that gzarr does not write; it writes zip archives, named .zip "
+        "(such as x.zarr.zip) or .ozx (OME-Zarr in one file), and directories, of any other name; nothing was made"
+    )
+
+
 def _checked(store: ReadableStore, mode: Mode) -> ReadableStore:
     """Return a store; raise an error if it is a directory that must exist and does not."""
     if isinstance(store, LocalStore):
@@ -230,6 +248,8 @@ def _check_directory(store: LocalStore, *, needed: bool) -> None:
         if root.is_symlink():
             raise NodeNotFoundError(f"{str(root)!r} is a symbolic link to something that does not exist") from None
         if not needed:
+            if zip_urls.is_other_archive(root.name):
+                raise _other_archive(str(root)) from None
             return
         is_file = False
     except NotADirectoryError:  # a parent is a file
@@ -237,9 +257,10 @@ def _check_directory(store: LocalStore, *, needed: bool) -> None:
     except (OSError, ValueError) as exc:
         raise StoreError(f"{store!r}: cannot examine the directory: {exc}") from exc
     if is_file:
+        names = " or ".join(zip_urls.SUFFIXES)
         raise NodeNotFoundError(
             f"{str(root)!r} is a file, not a directory; pass the directory that holds the zarr.json or .zarray "
-            "(a zip archive whose name does not end in .zip is 'zip://PATH')"
+            f"(a zip archive whose name does not end in {names} is 'zip://PATH'; no other archives are read)"
         )
     near = next((p for p in root.parents if p.is_dir()), Path(root.anchor))
     raise NodeNotFoundError(f"there is no directory {str(root)!r}; the nearest existing parent is {str(near)!r}")

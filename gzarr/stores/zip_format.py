@@ -20,7 +20,7 @@ from ..distinct import distinct
 from .keys import is_key
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Iterator
+    from collections.abc import Hashable, Iterable, Iterator, Sequence
 
     import numpy.typing as npt
 
@@ -50,6 +50,11 @@ _END_64 = struct.Struct("<4sQ2H2L4Q")
 _LOCATOR_64 = struct.Struct("<4sLQL")
 _U4: Final = 0xFFFFFFFF
 _UTF8: Final = 0x800
+# Flag of entries whose CRC-32 and sizes are behind their data.
+_SIZES_FOLLOW: Final = 0x8
+# Versions of the format that a reader needs: for folders and deflate, and for zip64.
+_ZIP: Final = 20
+_ZIP64: Final = 45
 _MOST: Final = 1 << 62
 # Methods that may be met, for messages.
 _METHODS: Final = {1: "shrink", 6: "implode", 9: "deflate64", 14: "lzma", 93: "zstd", 95: "xz", 98: "ppmd"}
@@ -373,14 +378,19 @@ def _flags(name: str) -> int:
     return 0 if name.isascii() else _UTF8
 
 
-def local_header(name: str, nbytes: int, crc: int, when: tuple[int, int]) -> bytes:
-    """Return the header of a stored entry."""
-    raw = encoded_name(name, _flags(name))
-    large = nbytes >= _U4
-    extra = struct.pack("<2H2Q", 1, 16, nbytes, nbytes) if large else b""
-    short = _U4 if large else nbytes
-    needed = 45 if large else 20
-    fields = (b"PK\3\4", needed, _flags(name), STORED, *when, crc, short, short, len(raw), len(extra))
+def local_header(name: str, nbytes: int, crc: int, when: tuple[int, int], *, zip64: bool = False) -> bytes:
+    """Return the header of a stored entry; with ``zip64``, one that says that it needs it whatever its size."""
+    return _header(name, (nbytes, nbytes, crc, STORED, _flags(name)), when, zip64)
+
+
+def _header(name: str, entry: Sequence[int], when: tuple[int, int], zip64: bool) -> bytes:
+    packed, nbytes, crc, method, flags = entry
+    raw = encoded_name(name, flags)
+    large = max(packed, nbytes) >= _U4
+    extra = struct.pack("<2H2Q", 1, 16, nbytes, packed) if large else b""
+    sizes = (_U4, _U4) if large else (packed, nbytes)
+    needed = _ZIP64 if large or zip64 else _ZIP
+    fields = (b"PK\3\4", needed, flags, method, *when, crc, *sizes, len(raw), len(extra))
     return _LOCAL.pack(*fields) + raw + extra
 
 
@@ -391,27 +401,43 @@ def new_entry(name: str, header: int, prefix_nbytes: int, nbytes: int, crc: int)
     return header, nbytes, nbytes, crc, STORED, flags, raw, data + nbytes, data, 0, 0
 
 
-def central_record(name: str, columns: IntArray, row: int, when: tuple[int, int]) -> bytes:
-    """Return the record of a stored entry for the directory."""
-    raw = encoded_name(name, _flags(name))
-    header, nbytes, crc = int(columns[HEADER, row]), int(columns[SIZE, row]), int(columns[CRC, row])
-    large = [value for value in (nbytes, nbytes, header) if value >= _U4]
+def moved_header(name: str, columns: IntArray, row: int, when: tuple[int, int]) -> bytes:
+    """Return a header for an entry that is copied to another archive, as it is stored, without other fields.
+
+    It says that it needs zip64, and has the sizes that may have stood behind the data.
+    """
+    packed, nbytes, crc, method, flags = columns[PACKED : FLAGS + 1, row].tolist()
+    return _header(name, (packed, nbytes, crc, method, flags & ~_SIZES_FOLLOW), when, True)
+
+
+def moved_entry(columns: IntArray, row: int, header: int, prefix_nbytes: int) -> tuple[int, ...]:
+    """Return the columns of an entry that was copied to another archive with :func:`moved_header`."""
+    packed, nbytes, crc, method, flags, name = columns[PACKED : NAME + 1, row].tolist()
+    data = header + prefix_nbytes
+    return header, packed, nbytes, crc, method, flags & ~_SIZES_FOLLOW, name, data + packed, data, 0, 0
+
+
+def central_record(name: str, columns: IntArray, row: int, when: tuple[int, int], *, zip64: bool = False) -> bytes:
+    """Return the record of an entry for the directory; with ``zip64``, one that says that it needs it."""
+    header, packed, nbytes, crc, method, flags = columns[: FLAGS + 1, row].tolist()
+    raw = encoded_name(name, flags)
+    large = [value for value in (nbytes, packed, header) if value >= _U4]
     extra = struct.pack(f"<2H{len(large)}Q", 1, 8 * len(large), *large) if large else b""
-    short = min(nbytes, _U4)
-    needed = 45 if large else 20
+    needed = _ZIP64 if large or zip64 else _ZIP
     fields = (
-        b"PK\1\2", 3 << 8 | needed, needed, _flags(name), STORED, *when, crc, short, short, len(raw), len(extra),
-        0, 0, 0, 0o100644 << 16, min(header, _U4),
+        b"PK\1\2", 3 << 8 | needed, needed, flags, method, *when, crc, min(packed, _U4), min(nbytes, _U4), len(raw),
+        len(extra), 0, 0, 0, 0o100644 << 16, min(header, _U4),
     )  # fmt: skip
     return _CENTRAL.pack(*fields) + raw + extra
 
 
-def end_records(begin: int, nbytes: int, count: int) -> bytes:
-    """Return what follows the directory."""
-    large = begin >= _U4 or nbytes >= _U4 or count >= 0xFFFF
+def end_records(begin: int, nbytes: int, count: int, *, zip64: bool = False, comment: bytes = b"") -> bytes:
+    """Return what follows the directory; with ``zip64``, with its records whatever the sizes."""
+    large = zip64 or begin >= _U4 or nbytes >= _U4 or count >= 0xFFFF
     more = b""
     if large:
-        more = _END_64.pack(b"PK\6\6", _END_64.size - 12, 3 << 8 | 45, 45, 0, 0, count, count, nbytes, begin)
+        more = _END_64.pack(b"PK\6\6", _END_64.size - 12, 3 << 8 | _ZIP64, _ZIP64, 0, 0, count, count, nbytes, begin)
         more += _LOCATOR_64.pack(b"PK\6\7", 0, begin + nbytes, 1)
     short = min(count, 0xFFFF)
-    return more + _END.pack(b"PK\5\6", 0, 0, short, short, min(nbytes, _U4), min(begin, _U4), 0)
+    end = _END.pack(b"PK\5\6", 0, 0, short, short, min(nbytes, _U4), min(begin, _U4), len(comment))
+    return more + end + comment

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from ..errors import ArgumentError, ReadOnlyError, StoreError
+from . import ozx
 from .base import ReadableStore, RemoteValues
 from .buffers import as_view
 from .keys import split_key, split_prefix
@@ -19,7 +20,7 @@ from .zip_reader import RemoteZipStore, ZipReader
 from .zip_writer import ZipWriter
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Sequence
+    from collections.abc import Collection, Hashable, Iterable, Sequence
     from types import TracebackType
     from typing import Self
 
@@ -47,7 +48,8 @@ class ZipStore(ZipReader, WholeValues):
     Parameters
     ----------
     path
-        Path of the archive.
+        Path of the archive. If it ends in ``.ozx``, the archive is written as OME-Zarr in one file (RFC-9 of OME-NGFF):
+        all ``zarr.json`` first, breadth first, with a comment that says the version; nodes are of Zarr version 3.
     mode
         ``"r"`` to read an existing archive, ``"r+"`` to read and write it, ``"a"`` to make it if it does not exist,
         ``"w"`` to replace it by an empty one, ``"w-"`` (or ``"x"``) to make one that must not exist.
@@ -71,7 +73,8 @@ class ZipStore(ZipReader, WholeValues):
     add to an existing archive copies it once after each flush; the disk needs room for both.
 
     A value that is replaced or erased leaves the directory of the archive, but its bytes stay in the file; copying the
-    hierarchy to a new archive (:func:`gzarr.copy`) gets rid of them. Threads may share a store. Only one process can
+    hierarchy to a new archive (:func:`gzarr.copy`) gets rid of them. An ``.ozx`` file is copied once more with each
+    flush, to get its order, and has no such bytes. Threads may share a store. Only one process can
     write an archive at a time: if another one has changed it, ``flush`` fails. A copy of a store in another process
     (by pickling, or after a fork) is read-only.
     """
@@ -88,6 +91,7 @@ class ZipStore(ZipReader, WholeValues):
         # The archive is replaced by renaming, which would replace a link and not what it leads to.
         self.path: Path = Path(os.path.realpath(text))
         self.read_only: bool = mode == "r"
+        self._is_ozx = ozx.is_ozx(text) or ozx.is_ozx(self.path)
         super().__init__(LocalFile(self.path), keep=not self.read_only)
         self._lock = threading.RLock()
         self._pid = os.getpid()
@@ -159,7 +163,7 @@ class ZipStore(ZipReader, WholeValues):
     # -- writing
 
     def _begin(self, old: Directory, found: Any) -> ZipWriter:
-        writer = ZipWriter(self.path, old, found)
+        writer = ZipWriter(self.path, old, found, as_ozx=self._is_ozx)
         self._writer, self._state = writer, (writer.file, writer.directory)
         self._finalizer = weakref.finalize(self, writer.finish)
         _writing[str(self.path)] = self
@@ -177,6 +181,10 @@ class ZipStore(ZipReader, WholeValues):
             return self._writer
         directory = self._open()[1]
         return self._begin(directory, directory.version)
+
+    def refusal(self, documents: Collection[str]) -> str:
+        """Return why nodes cannot be in this archive, given the names of their documents; empty if they can."""
+        return ozx.refusal(documents) if self._is_ozx else ""
 
     def set(self, key: str, value: Buffer) -> None:
         """Store ``value`` (bytes-like) under ``key``. Other stores see it after :meth:`flush`.

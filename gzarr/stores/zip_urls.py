@@ -1,7 +1,7 @@
 """From a path or URL to the store of a zip archive.
 
-``PATH.zip``, ``URL.zip``, ``zip://PATH_OR_URL`` and fsspec's ``zip://NODE::PATH_OR_URL`` (or ``zip::PATH_OR_URL``);
-``#NODE`` at the end of a URL names a node, also at the end of a path after ``zip:``.
+``PATH.zip``, ``URL.zip`` (or ``.ozx``), ``zip://PATH_OR_URL`` and fsspec's ``zip://NODE::PATH_OR_URL`` (or
+``zip::PATH_OR_URL``); ``#NODE`` at the end of a URL names a node, also at the end of a path after ``zip:``.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote, urlsplit
 
 from ..errors import ArgumentError, NodeNotFoundError
-from . import urls
+from . import ozx, urls
 from .keys import join_path, normalize_path
 from .zip_store import ZipStore, zip_in
 
@@ -21,6 +21,13 @@ if TYPE_CHECKING:
 
     from .base import ReadableStore
 
+#: How names of archives end.
+SUFFIXES: Final = (".zip", ozx.SUFFIX)
+#: How names of other archives, and of compressed files, end.
+_OTHERS: Final = (
+    *(".tar", ".tgz", ".tbz", ".tbz2", ".txz", ".tzst", ".gz", ".bz2", ".xz", ".zst", ".lz4", ".lzma"),
+    *(".7z", ".rar", ".zipx", ".cab", ".arj", ".cpio", ".iso", ".sqsh", ".squashfs"),
+)
 _CHAIN: Final = re.compile(r"zip(?:://(?P<node>.*?))?::(?P<where>.+)", re.IGNORECASE | re.DOTALL)
 _PREFIX: Final = "zip://"
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
@@ -56,7 +63,7 @@ def zip_store(
     if not isinstance(text, str):
         return None
     where, node, explicit = _split(text)
-    if not explicit and not _ends_in_zip(where):
+    if not explicit and not _is_named_so(where):
         return None
     scheme = _SCHEME.match(where)
     if scheme is not None and not where.lower().startswith("file://"):
@@ -87,9 +94,15 @@ def _split(text: str) -> tuple[str, str, bool]:
     return where, join_path(normalize_path(inner), normalize_path(fragment)), explicit
 
 
-def _ends_in_zip(where: str) -> bool:
+def _is_named_so(where: str) -> bool:
     path = urlsplit(where).path if _SCHEME.match(where) else where
-    return path.lower().endswith(".zip")
+    return path.lower().endswith(SUFFIXES)
+
+
+def is_other_archive(where: str) -> bool:
+    """Return whether a path or URL is that of an archive of a kind that is not known here, by its name."""
+    path = urlsplit(where).path if _SCHEME.match(where) else where
+    return path.rstrip("/").lower().endswith(_OTHERS)
 
 
 def _remote(

@@ -9,6 +9,7 @@ import zlib
 from typing import TYPE_CHECKING, Final
 
 from ..errors import StoreError
+from . import ozx
 from . import zip_format as z
 from .atomic_files import clean_once, make_directories, sync_directory, temporary_name
 from .file_tree import identity
@@ -16,7 +17,7 @@ from .zip_files import LocalFile
 from .zip_format import Directory
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Sequence
+    from collections.abc import Hashable, Iterable, Sequence
     from pathlib import Path
 
 #: Bytes of the old archive that are copied at a time.
@@ -40,6 +41,9 @@ class ZipWriter:
         Directory of the archive, whose entries are kept. If it has no entries, the new version begins empty.
     found
         Version of the archive; None if there is none. It must still have it when the new one replaces it.
+    as_ozx
+        Whether it is OME-Zarr in one file: documents are then written in their order with the commit, for which
+        everything is copied once more (:mod:`gzarr.stores.ozx`).
 
     Raises
     ------
@@ -47,8 +51,9 @@ class ZipWriter:
         If the file cannot be made.
     """
 
-    def __init__(self, path: Path, old: Directory, found: Hashable | None) -> None:
+    def __init__(self, path: Path, old: Directory, found: Hashable | None, *, as_ozx: bool = False) -> None:
         self._path = path
+        self._as_ozx = as_ozx
         self._found = found
         self._pid = os.getpid()
         self._when = z.dos_time(time.time())
@@ -97,9 +102,7 @@ class ZipWriter:
         return old.begin
 
     def _write(self, data: bytes | memoryview) -> None:
-        left = memoryview(data)
-        while left:
-            left = left[os.write(self._fd, left) :]
+        _write(self._fd, data)
 
     def add(self, key: str, parts: Sequence[memoryview]) -> None:
         """Write a value, given in parts; an earlier one of the same key leaves the directory.
@@ -112,7 +115,7 @@ class ZipWriter:
         nbytes, crc = sum(part.nbytes for part in parts), 0
         for part in parts:
             crc = zlib.crc32(part, crc)
-        header = z.local_header(key, nbytes, crc, self._when)
+        header = z.local_header(key, nbytes, crc, self._when, zip64=self._as_ozx)
         try:
             # After what a failed write may have left.
             os.lseek(self._fd, self._end, os.SEEK_SET)
@@ -142,31 +145,105 @@ class ZipWriter:
                 f"the zip archive {str(self._path)!r} was changed by another writer; what was written here is lost "
                 "when this store is closed: open it again, and let one process write at a time"
             )
-        directory = self.directory
-        columns = directory.columns
-        rows = sorted(directory.rows.items(), key=lambda entry: int(columns[z.HEADER, entry[1]]))
         try:
-            os.lseek(self._fd, self._end, os.SEEK_SET)
-            begin, some, some_nbytes, nbytes = self._end, [], 0, 0
-            for key, row in rows:
-                at, length = int(columns[z.RECORD, row]), int(columns[z.RECORD_BYTES, row])
-                record = self._old[at : at + length] if length else z.central_record(key, columns, row, self._when)
-                some.append(record)
-                some_nbytes += len(record)
-                if some_nbytes > _COPY_BYTES:
-                    self._write(b"".join(some))
-                    nbytes, some, some_nbytes = nbytes + some_nbytes, [], 0
-            nbytes += some_nbytes
-            self._write(b"".join([*some, z.end_records(begin, nbytes, len(rows))]))
-            os.ftruncate(self._fd, os.lseek(self._fd, 0, os.SEEK_CUR))
-            os.fsync(self._fd)
-            self.file.path.replace(self._path)
+            if self._as_ozx:
+                self._commit_in_order()
+            else:
+                directory = self.directory
+                columns = directory.columns
+                rows = sorted(directory.rows.items(), key=lambda entry: int(columns[z.HEADER, entry[1]]))
+                os.lseek(self._fd, self._end, os.SEEK_SET)
+                self._write_directory(self._fd, self._end, directory, rows)
+                os.fsync(self._fd)
+                self.file.path.replace(self._path)
         except OSError as error:
             raise self._failure("complete it", error) from error
         os.close(self._fd)
         self._fd = -1
         with contextlib.suppress(OSError):
             sync_directory(None, f"{self._path.parent}{os.sep}")
+
+    def _write_directory(
+        self, fd: int, begin: int, directory: Directory, rows: Iterable[tuple[str, int]], comment: bytes = b""
+    ) -> None:
+        """Write the directory at the place of a file, and cut the file after it."""
+        columns, some, some_nbytes, nbytes, count = directory.columns, [], 0, 0, 0
+        for key, row in rows:
+            at, length = int(columns[z.RECORD, row]), int(columns[z.RECORD_BYTES, row])
+            if length:
+                record = self._old[at : at + length]
+            else:
+                record = z.central_record(key, columns, row, self._when, zip64=self._as_ozx)
+            some.append(record)
+            some_nbytes += len(record)
+            count += 1
+            if some_nbytes > _COPY_BYTES:
+                _write(fd, b"".join(some))
+                nbytes, some, some_nbytes = nbytes + some_nbytes, [], 0
+        nbytes += some_nbytes
+        _write(fd, b"".join([*some, z.end_records(begin, nbytes, count, zip64=self._as_ozx, comment=comment)]))
+        os.ftruncate(fd, os.lseek(fd, 0, os.SEEK_CUR))
+
+    def _commit_in_order(self) -> None:
+        """Write all entries to another file, documents first, and give it the path of the archive.
+
+        What was replaced or erased is left behind.
+        """
+        directory = self.directory
+        columns = directory.columns
+        keys = ozx.in_order(sorted(directory.rows, key=lambda key: int(columns[z.HEADER, directory.rows[key]])))
+        offsets = self._data_offsets(keys)
+        temporary = self._path.with_name(temporary_name())
+        fd = os.open(temporary, _FLAGS, 0o666)
+        try:
+            os.chmod(temporary, os.fstat(self._fd).st_mode & 0o777)  # noqa: PTH101
+            moved, end = Directory(), 0
+            for key, offset in zip(keys, offsets, strict=True):
+                row = directory.rows[key]
+                header, nbytes = z.moved_header(key, columns, row, self._when), int(columns[z.PACKED, row])
+                _move(self._fd, fd, header, offset, nbytes)
+                moved.add(key, z.moved_entry(columns, row, end, len(header)))
+                end += len(header) + nbytes
+            self._write_directory(fd, end, moved, moved.rows.items(), self._comment(offsets))
+            os.fsync(fd)
+            temporary.replace(self._path)
+        except BaseException:
+            os.close(fd)
+            with contextlib.suppress(OSError):
+                temporary.unlink()
+            raise
+        os.close(self._fd)
+        self._fd = fd
+        with contextlib.suppress(OSError):
+            self.file.path.unlink()
+
+    def _comment(self, offsets: Sequence[int]) -> bytes:
+        """Return the comment of the archive, whose first entry is the document of the root if there is one."""
+        columns, row = self.directory.columns, self.directory.rows.get(ozx.DOCUMENT)
+        if row is None:
+            return b""
+        try:
+            z.check_entry(columns, row)
+            return ozx.comment(z.unpacked(_read(self._fd, offsets[0], int(columns[z.PACKED, row])), columns, row))
+        except z.ZipFormatError:
+            return b""
+
+    def _data_offsets(self, keys: Sequence[str]) -> list[int]:
+        """Return where the data of each entry begin; the headers of entries that were not written here are read."""
+        directory, found = self.directory, []
+        columns = directory.columns
+        for key in keys:
+            row = directory.rows[key]
+            at = int(columns[z.DATA, row])
+            if at < 0:
+                name = directory.name_of(row, key)
+                header = _read(self._fd, int(columns[z.HEADER, row]), z.HEADER_BYTES + len(name))
+                try:
+                    at = z.data_offset(header, name, columns, row)
+                except z.ZipFormatError as error:
+                    raise StoreError(f"the zip archive {str(self._path)!r}: {key!r} cannot be kept: {error}") from error
+            found.append(at)
+        return found
 
     def discard(self) -> None:
         """Remove the new version if it is not complete. Does nothing in a child of the process."""
@@ -184,3 +261,40 @@ class ZipWriter:
             self.commit()
         finally:
             self.discard()
+
+
+def _write(fd: int, data: bytes | memoryview) -> None:
+    left = memoryview(data)
+    while left:
+        left = left[os.write(fd, left) :]
+
+
+def _read(fd: int, offset: int, nbytes: int) -> bytes:
+    os.lseek(fd, offset, os.SEEK_SET)
+    parts: list[bytes] = []
+    while nbytes:
+        some = os.read(fd, nbytes)
+        if not some:
+            raise OSError("the file became shorter meanwhile")
+        parts.append(some)
+        nbytes -= len(some)
+    return b"".join(parts)
+
+
+def _move(source: int, target: int, header: bytes, offset: int, nbytes: int) -> None:
+    """Append a header and a range of another file to a file."""
+    if nbytes <= _TOGETHER_BYTES:
+        _write(target, header + _read(source, offset, nbytes))
+        return
+    _write(target, header)
+    end = offset + nbytes
+    copy = getattr(os, "copy_file_range", None)
+    if copy is not None:
+        # Within the system; not between all file systems.
+        with contextlib.suppress(OSError):
+            while offset < end and (done := copy(source, target, min(end - offset, _COPY_BYTES), offset)):
+                offset += done
+    while offset < end:
+        some = _read(source, offset, min(end - offset, _COPY_BYTES))
+        _write(target, some)
+        offset += len(some)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-COMMANDS = ["info", "tree", "verify", "copy", "optimize", "consolidate", "pyramid", "bench", "doctor"]
+COMMANDS = ["info", "tree", "verify", "copy", "optimize", "consolidate", "pyramid", "view", "bench", "doctor"]
 
 
 @pytest.fixture

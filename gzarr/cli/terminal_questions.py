@@ -1,0 +1,77 @@
+"""What a terminal can show: it is asked, and answers by what it sends as if it were typed.
+
+Two questions are sent together: whether it takes pictures by kitty's protocol
+(https://sw.kovidgoyal.net/kitty/graphics-protocol/, "Querying support"), and which device it is (DA1), whose answer
+names sixels by the number 4. All terminals answer the second one, so that its answer ends the wait.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import select
+import sys
+import time
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_QUESTIONS: Final = b"\x1b_Gi=31,s=1,v=1,a=q,t=d,f=24;AAAA\x1b\\\x1b[c"
+_KITTY: Final = re.compile(rb"\x1b_Gi=31;OK\x1b\\")
+_DEVICE: Final = re.compile(rb"\x1b\[\?([0-9;]*)c")
+_SIXEL: Final = b"4"
+#: Longest wait for an answer; terminals answer in milliseconds, and those behind slow lines later.
+_SECONDS: Final = 0.5
+_MOST_BYTES: Final = 4096
+
+
+def graphics_of() -> str:
+    """Return how the terminal of this process shows pictures: ``"kitty"``, ``"sixel"`` or ``"blocks"``.
+
+    One that does not answer, or cannot be asked (another system than POSIX, no terminal, a job in the background), gets
+    blocks.
+    """
+    answer = b""
+    with contextlib.suppress(OSError, ImportError):
+        answer = _asked()
+    if _KITTY.search(answer):
+        return "kitty"
+    device = _DEVICE.search(answer)
+    return "sixel" if device is not None and _SIXEL in device[1].split(b";")[1:] else "blocks"
+
+
+def _asked() -> bytes:
+    """Send the questions, and return what came back."""
+    descriptor = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY)
+    try:
+        # A process in the background would be stopped.
+        if os.tcgetpgrp(descriptor) != os.getpgrp():
+            return b""
+        sys.stdout.flush()
+        with _without_echo(descriptor):
+            os.write(descriptor, _QUESTIONS)
+            answer, end = b"", time.monotonic() + _SECONDS
+            while len(answer) < _MOST_BYTES and not _DEVICE.search(answer):
+                ready, _, _ = select.select([descriptor], [], [], max(0.0, end - time.monotonic()))
+                if not ready:
+                    break
+                answer += os.read(descriptor, _MOST_BYTES)
+            return answer
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def _without_echo(descriptor: int) -> Iterator[None]:
+    """Have the terminal pass on what it sends at once, and not show it."""
+    import termios
+    import tty
+
+    before = termios.tcgetattr(descriptor)
+    tty.setcbreak(descriptor, termios.TCSANOW)
+    try:
+        yield
+    finally:
+        termios.tcsetattr(descriptor, termios.TCSAFLUSH, before)
