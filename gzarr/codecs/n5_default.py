@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 _MAX_NESTING = 8
 _DEFAULT_MODE = 0
+_MODES = {1: "varlength", 2: "object"}
 
 
 @dataclass(frozen=True)
@@ -95,8 +96,9 @@ class N5DefaultCodec(Codec):
             raise ValueError(f"{self.label}: {data.size} bytes are too few for a header of {ndim} dimensions")
         mode, stated, *sizes = struct.unpack_from(f">HH{ndim}I", data.tobytes()[:header])
         if mode != _DEFAULT_MODE or stated != ndim:
+            name = f" ({_MODES[mode]})" if mode in _MODES else ""
             raise ValueError(
-                f"{self.label}: a block of mode {mode} with {stated} dimensions, expected mode 0 with {ndim}"
+                f"{self.label}: a block of mode {mode}{name} with {stated} dimensions, expected mode 0 with {ndim}"
             )
         # The specification crops larger blocks, but N5 has none, and only untrusted data would determine their size.
         if any(size > most for size, most in zip(sizes, array.shape, strict=True)):
@@ -106,7 +108,8 @@ class N5DefaultCodec(Codec):
         block = decode_chain(self.codecs, data[header:], ArrayRepresentation(tuple(sizes), array.dtype))
         if block.shape == array.shape:
             return block
-        chunk = np.zeros(array.shape, array.dtype)
+        # In the block's order, so that elements are copied in runs.
+        chunk = np.zeros(array.shape, array.dtype, order="F")
         chunk[tuple(slice(0, size) for size in sizes)] = block
         return chunk
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from ..errors import ArgumentError
 from ..stores.keys import join_path
+from .n5.format import N5
 from .v1.format import V1
 from .v2.format import V2
 from .v3.format import V3
@@ -20,29 +21,61 @@ if TYPE_CHECKING:
 
 V3_DRAFT: Final = V3Draft()
 #: By ``zarr_format``. If a path has nodes of several formats, the first format here counts.
-FORMATS: Final[Mapping[ZarrFormat, Format]] = {format.zarr_format: format for format in (V3(), V2(), V1(), V3_DRAFT)}
+FORMATS: Final[Mapping[ZarrFormat, Format]] = {
+    format.zarr_format: format for format in (V3(), V2(), N5(), V1(), V3_DRAFT)
+}
 #: Format of new nodes unless the caller names one.
 DEFAULT_FORMAT: Final[ZarrFormat] = 3
 
 # Documents that make a node of any format, for the message that there is none.
-_ANY_DOCUMENT: Final = "zarr.json, .zarray, .zgroup or meta, nor a document of a 2022 draft"
+_ANY_DOCUMENT: Final = "zarr.json, .zarray, .zgroup or meta, nor a document of N5 or of a 2022 draft"
 # Names of the documents of a node in any format; those of a draft lie elsewhere.
 _NAMES: Final = sorted({name for format in FORMATS.values() for name in format.document_names})
 
 
-def check_zarr_format(zarr_format: Any, *, optional: bool = False) -> None:
+def check_zarr_format(zarr_format: Any, *, optional: bool = False, new: bool = False) -> None:
     """Check a ``zarr_format`` argument, which may be None if ``optional``.
+
+    Parameters
+    ----------
+    zarr_format
+        The argument.
+    optional
+        Whether it may be None.
+    new
+        Whether nodes of the format are to be created.
 
     Raises
     ------
     ArgumentError
-        If there is no such format.
+        If there is no such format, or it is not written.
     """
     if optional and zarr_format is None:
         return
     if not isinstance(zarr_format, int | str) or isinstance(zarr_format, bool) or zarr_format not in FORMATS:
-        expected = '1, 2, "3-draft-2022", 3 or None' if optional else '1, 2, "3-draft-2022" or 3'
-        raise ArgumentError(f"zarr_format must be {expected}, not {zarr_format!r}")
+        *others, last = [1, 2, '"3-draft-2022"', 3] + ['"n5"'] * (not new) + [None] * optional
+        raise ArgumentError(f"zarr_format must be {', '.join(map(str, others))} or {last}, not {zarr_format!r}")
+    if new:
+        check_writable(FORMATS[zarr_format], f"zarr_format={zarr_format!r}")
+
+
+def check_writable(format: Format, what: str) -> None:
+    """Refuse to create or change nodes of a format that is only read; ``what`` begins the message.
+
+    Raises
+    ------
+    ArgumentError
+        If the format is not written.
+    """
+    if not format.features.writable:
+        raise ArgumentError(
+            f"{what}: {format.title} is read, not written; write Zarr, or copy to it: gzarr.copy, `gzarr copy`"
+        )
+
+
+def format_of_copies(zarr_format: ZarrFormat) -> ZarrFormat:
+    """Return the format of copies of a node that name none, and of new arrays like it."""
+    return FORMATS[zarr_format].copied_as or zarr_format
 
 
 def formats_of(zarr_format: ZarrFormat | None) -> tuple[Format, ...]:

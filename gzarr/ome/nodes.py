@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import MetadataError, NodeNotFoundError, NodeTypeError
 from ..hierarchy.group import Group
+from ..metadata.formats import FORMATS
 from .metadata.parse import parse
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ..metadata.model import ZarrFormat
+    from ..metadata.model import NodeMetadata, ZarrFormat
     from .metadata.model import OmeMetadata
     from .metadata.problems import Problem
 
@@ -39,9 +40,32 @@ def parsed(attributes: Mapping[str, Any], zarr_format: ZarrFormat) -> OmeMetadat
     return replace(found, version="0.4" if zarr_format == 2 else "0.5", problems=problems)
 
 
+def attributes_of(group: Group) -> Mapping[str, Any]:
+    """Return the attributes of a group with its OME metadata.
+
+    Costs no request, except in a format whose pyramids are images by other conventions (N5): there, one for each level,
+    and one for a group that is none.
+
+    Raises
+    ------
+    MetadataError
+        If other conventions are used wrongly.
+    """
+    attributes = group.metadata.attributes
+
+    def child(path: str) -> NodeMetadata | None:
+        try:
+            return group[path].metadata
+        except NodeNotFoundError:
+            return None
+
+    found = FORMATS[group.zarr_format].image_attributes(attributes, child)
+    return attributes if found is None else {**attributes, **found}
+
+
 def read_metadata(group: Group) -> OmeMetadata:
-    """Return the OME metadata of a group; costs no request. Broken rules are warned of."""
-    metadata = parsed(group.metadata.attributes, group.zarr_format)
+    """Return the OME metadata of a group; costs what :func:`attributes_of` costs. Broken rules are warned of."""
+    metadata = parsed(attributes_of(group), group.zarr_format)
     broken = [problem for problem in metadata.problems if problem.is_rule]
     if broken:
         warn(f"{place(group)}: {_some(broken)}")
