@@ -72,6 +72,11 @@ class N5DefaultCodec(Codec):
         return cls(codecs)
 
     @property
+    def has_checksum(self) -> bool:
+        """As of its compressor."""
+        return any(codec.has_checksum for codec in self.codecs)
+
+    @property
     def label(self) -> str:
         """For example ``n5_default(zstd)``."""
         return f"n5_default({' + '.join(codec.label for codec in self.codecs[2:])})"
