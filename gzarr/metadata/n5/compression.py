@@ -10,11 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from ...codecs.blosc import BloscCodec
-from ...codecs.bz2_lzma import Bz2Codec, LzmaCodec
-from ...codecs.deflate import GzipCodec, ZlibCodec
-from ...codecs.lz4 import Lz4Codec
-from ...codecs.lz4_java import DEFAULT_BLOCK_BYTES, MAX_BLOCK_BYTES, Lz4JavaCodec
-from ...codecs.zstd import ZstdCodec
+from ...codecs.registry import codec_from_v2
 from ...documents.configuration import Configuration
 from ...documents.departures import note
 from ...documents.json import quote
@@ -65,45 +61,52 @@ def compressor(value: Any, dtype: np.dtype[Any], json_path: str) -> Codec | None
 
 def _gzip(configuration: Configuration, dtype: np.dtype[Any]) -> Codec:
     level = configuration.integer("level", -1, 9, -1)
-    level = _DEFAULT_LEVEL if level < 0 else level
-    return ZlibCodec(level) if configuration.lenient_boolean("useZlib", False) else GzipCodec(level)
+    name = "zlib" if configuration.lenient_boolean("useZlib", False) else "gzip"
+    return _made(configuration, name, level=_DEFAULT_LEVEL if level < 0 else level)
 
 
 def _bzip2(configuration: Configuration, dtype: np.dtype[Any]) -> Codec:
-    return Bz2Codec(configuration.integer("blockSize", 1, 9, 9))
+    return _made(configuration, "bz2", level=configuration.integer("blockSize", 1, 9, 9))
 
 
 def _lz4(configuration: Configuration, dtype: np.dtype[Any]) -> Codec:
     if "acceleration" in configuration:
         note("lz4 in numcodecs' framing, as zarr-python 2 wrote it", configuration.json_path)
-        return Lz4Codec(configuration.integer("acceleration", -(2**31), 2**31 - 1))
+        return _made(configuration, "lz4", acceleration=configuration.values["acceleration"])
+    from ...codecs.lz4_java import DEFAULT_BLOCK_BYTES, MAX_BLOCK_BYTES, Lz4JavaCodec
+
     nbytes = configuration.integer("blockSize", 1, 2**31 - 1, DEFAULT_BLOCK_BYTES)
     return Lz4JavaCodec(min(nbytes, MAX_BLOCK_BYTES))
 
 
 def _xz(configuration: Configuration, dtype: np.dtype[Any]) -> Codec:
-    return LzmaCodec(preset=configuration.integer("preset", 0, 9, _DEFAULT_LEVEL))
+    return _made(configuration, "lzma", preset=configuration.integer("preset", 0, 9, _DEFAULT_LEVEL))
 
 
 def _lzma(configuration: Configuration, dtype: np.dtype[Any]) -> Codec:
     note("lzma, which only zarr-python 2 wrote", configuration.json_path)
-    names = ("format", "check", "preset", "filters")
-    given = {name: value for name, value in configuration.values.items() if name in names}
-    return LzmaCodec.from_v2(Configuration(given, configuration.json_path, "compression"))
+    return _made(configuration, "lzma", **_some(configuration, "format", "check", "preset", "filters"))
 
 
 def _blosc(configuration: Configuration, dtype: np.dtype[Any]) -> Codec:
     # The members matter only for copies: a container itself says how to decode it.
-    given = {name: value for name, value in configuration.values.items() if name in ("cname", "clevel", "blocksize")}
     shuffle = configuration.integer("shuffle", -1, 2, 0)
-    codec = BloscCodec.from_v2(
-        Configuration({**given, "shuffle": shuffle}, configuration.json_path, "compression")
-    )
+    codec = _made(configuration, "blosc", shuffle=shuffle, **_some(configuration, "cname", "clevel", "blocksize"))
+    assert isinstance(codec, BloscCodec)
     return codec.with_itemsize(dtype.itemsize)
 
 
 def _zstd(configuration: Configuration, dtype: np.dtype[Any]) -> Codec:
-    return ZstdCodec(max(-131072, min(configuration.integer("level", -(2**31), 2**31 - 1, 3), 22)))
+    return _made(configuration, "zstd", level=configuration.integer("level", -(2**31), 2**31 - 1, 3))
+
+
+def _some(configuration: Configuration, *names: str) -> dict[str, Any]:
+    return {name: configuration.values[name] for name in names if name in configuration}
+
+
+def _made(configuration: Configuration, name: str, **parameters: Any) -> Codec:
+    """Return a codec of numcodecs."""
+    return codec_from_v2({"id": name, **parameters}, configuration.json_path)
 
 
 _COMPRESSORS: Final[dict[str, Callable[[Configuration, np.dtype[Any]], Codec]]] = {

@@ -14,9 +14,6 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import numpy as np
 
 from ...codecs.bytes import BytesCodec
-from ...codecs.lz4 import Lz4Codec
-from ...codecs.lz4_java import Lz4JavaCodec
-from ...codecs.n5_default import N5DefaultCodec
 from ...codecs.transpose import TransposeCodec
 from ...documents.departures import note
 from ...documents.json import quote
@@ -122,6 +119,10 @@ def parse_group(document: dict[str, Any]) -> GroupMetadata:
 
 def codecs_of_block(codecs: Sequence[Codec], endian: Literal["little", "big"]) -> tuple[Codec, ...]:
     """Return a Zarr chain of the elements and compressor of a block, without its header, in a byte order."""
+    from ...codecs.lz4 import Lz4Codec
+    from ...codecs.lz4_java import Lz4JavaCodec
+    from ...codecs.n5_default import N5DefaultCodec
+
     inner = next((codec.codecs for codec in codecs if isinstance(codec, N5DefaultCodec)), None)
     if inner is None:
         return tuple(codecs)
@@ -163,6 +164,8 @@ def _data_type(name: Any) -> np.dtype[Any]:
 
 
 def _codecs(document: dict[str, Any], dtype: np.dtype[Any], ndim: int) -> tuple[Codec, ...]:
+    from ...codecs.n5_default import N5DefaultCodec
+
     if "compression" in document:
         compressor = compression.compressor(document["compression"], dtype, "$.compression")
     else:
