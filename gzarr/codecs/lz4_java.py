@@ -1,4 +1,4 @@
-"""LZ4 in the stream of blocks of lz4-java's ``LZ4BlockOutputStream``, as N5 has it. No version of Zarr has a name for it.
+"""LZ4 in the stream of blocks of lz4-java's ``LZ4BlockOutputStream``, as N5 has it. Zarr has no name for it.
 
 Source: https://github.com/lz4/lz4-java/blob/master/src/java/net/jpountz/lz4/LZ4BlockOutputStream.java. Each block has a
 header of 21 bytes, integers in it are little-endian:
@@ -88,7 +88,9 @@ class Lz4JavaCodec(Codec):
             else:
                 _decompress(data[begin:end], part)
             if hashed is not None and (hashed(part, _SEED) ^ checksum) & _CHECKSUM_BITS:
-                raise ValueError(f"lz4: the checksum of the block at byte {begin - _HEADER_BYTES} is not that of its data")
+                raise ValueError(
+                    f"lz4: the checksum of the block at byte {begin - _HEADER_BYTES} is not that of its data"
+                )
             at += nbytes
         return checked(output, representation, self.label)
 

@@ -52,11 +52,14 @@ def check_zarr_format(zarr_format: Any, *, optional: bool = False, new: bool = F
     """
     if optional and zarr_format is None:
         return
-    if not isinstance(zarr_format, int | str) or isinstance(zarr_format, bool) or zarr_format not in FORMATS:
+    format = None
+    if isinstance(zarr_format, int | str) and not isinstance(zarr_format, bool):
+        format = FORMATS.get(zarr_format)  # type: ignore[call-overload]
+    if format is None:
         *others, last = [1, 2, '"3-draft-2022"', 3] + ['"n5"'] * (not new) + [None] * optional
         raise ArgumentError(f"zarr_format must be {', '.join(map(str, others))} or {last}, not {zarr_format!r}")
     if new:
-        check_writable(FORMATS[zarr_format], f"zarr_format={zarr_format!r}")
+        check_writable(format, f"zarr_format={zarr_format!r}")
 
 
 def check_writable(format: Format, what: str) -> None:

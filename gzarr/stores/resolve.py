@@ -47,7 +47,8 @@ def as_store(
     ----------
     store_or_path
         A directory (path or ``file://`` URL), a URL of an object store or a web server, a zip archive in any of them, a
-        URL for fsspec, any of these after ``n5://``, a mutable mapping of keys to bytes, or a store object, of gzarr or another package.
+        URL for fsspec, any of these after ``n5://``, a mutable mapping of keys to bytes, or a store object, of gzarr or
+        another package.
     mode
         ``"r"`` makes a read-only store; with ``"r"`` and ``"r+"`` the directory must exist. With the others it need
         not; storing the first value creates it.
@@ -193,15 +194,15 @@ def _from_plugin(url: str | bytes, *, read_only: bool) -> ReadableStore | None:
     return store
 
 
-def _n5_store(
-    text: str, mode: Mode, storage_options: Mapping[str, Any] | None
-) -> tuple[ReadableStore, str]:
+def _n5_store(text: str, mode: Mode, storage_options: Mapping[str, Any] | None) -> tuple[ReadableStore, str]:
     """Return the store of ``n5://PATH_OR_URL``, and the path of the node that ``#PATH`` at its end names."""
     if mode != "r":
         raise ReadOnlyError(f"{text!r}: N5 is read, not written; write Zarr, or copy to it: gzarr.copy, `gzarr copy`")
     where, node = text[len(_N5) :], ""
     if not where:
-        raise ArgumentError(f"{text!r}: after n5:// comes a path or a URL, such as n5://data.n5 or n5://s3://BUCKET/ROOT")
+        raise ArgumentError(
+            f"{text!r}: after n5:// comes a path or a URL, such as n5://data.n5 or n5://s3://BUCKET/ROOT"
+        )
     if "#" in where and not _SCHEME.match(where) and not Path(where).exists():
         where, _, fragment = where.rpartition("#")
         node = normalize_path(unquote(fragment))

@@ -553,8 +553,9 @@ def _as_stored(view: ArrayView) -> ArrayMetadata:
     arguments = arguments_like(view, {"attributes": view.metadata.attributes})
     if arguments["fill_value"] is None:
         arguments["fill_value"] = UNDEFINED
-    keys = view.metadata.chunk_key_encoding
-    return new_metadata("", **arguments, chunk_key_encoding={"name": keys.name, "separator": keys.separator})
+    if FORMATS[view.zarr_format].copied_as is None:
+        arguments["chunk_key_encoding"] = view.metadata.chunk_key_encoding
+    return new_metadata("", **arguments)
 
 
 def _nodes(root: Array | ArrayView | Group) -> Iterator[tuple[str, NodeMetadata]]:

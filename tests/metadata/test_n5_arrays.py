@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import struct
 import tracemalloc
@@ -208,7 +209,9 @@ def test_corrupt_blocks_are_errors_in_bounded_memory(compression: str, device: T
         device.read(array)
 
     # 64 MiB of zeros in place of 32 bytes.
-    bomb = struct.pack(">HHII", 0, 2, 4, 4) + compressed(bytes(64 << 20) if compression != "lz4" else bytes(1 << 16), options)
+    bomb = struct.pack(">HHII", 0, 2, 4, 4) + compressed(
+        bytes(64 << 20) if compression != "lz4" else bytes(1 << 16), options
+    )
     cases = [*CORRUPT.values(), bomb, good[:-1], good[:13], good[:12]]
     for number, value in enumerate(cases):
         store["1/0"] = value
@@ -224,10 +227,8 @@ def test_corrupt_blocks_are_errors_in_bounded_memory(compression: str, device: T
     # Bytes in between never give anything but elements or our errors.
     for at in range(0, len(good), 3):
         store["1/0"] = good[:at] + bytes([good[at] ^ 0x41]) + good[at + 1 :]
-        try:
+        with contextlib.suppress(gzarr.ChunkDecodeError):
             read()
-        except gzarr.ChunkDecodeError:
-            pass
     store["1/0"] = good
     same(device.read(array), values)
 

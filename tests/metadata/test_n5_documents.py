@@ -121,13 +121,18 @@ def test_two_framings_of_lz4() -> None:
         ({"dataType": 3}, gzarr.MetadataError, "$.dataType", "the name of a data type"),
         ({"dataType": "string"}, gzarr.UnsupportedError, "$.dataType", "'string' have variable length .varlength."),
         ({"dataType": "object"}, gzarr.UnsupportedError, "$.dataType", "'object' have variable length"),
-        ({"isLabelMultiset": True}, gzarr.UnsupportedError, "$.isLabelMultiset", "label multisets .* varlength"),
+        ({"isLabelMultiset": True}, gzarr.UnsupportedError, "$.isLabelMultiset", "label multisets .*varlength"),
         ({"compression": ...}, gzarr.MetadataError, "$", "lacks 'compressionType'"),
         ({"compression": "gzip"}, gzarr.MetadataError, "$.compression", "needs an object"),
         ({"compression": {}}, gzarr.MetadataError, "$.compression", "lacks 'type'"),
         ({"compression": {"type": "jpeg"}}, gzarr.UnsupportedError, "$.compression.type", "'jpeg' is not known"),
         ({"compression": {"type": "gzip", "level": 12}}, gzarr.MetadataError, "$.compression.level", "from -1 to 9"),
-        ({"compression": {"type": "gzip", "useZlib": 1}}, gzarr.MetadataError, "$.compression.useZlib", "true or false"),
+        (
+            {"compression": {"type": "gzip", "useZlib": 1}},
+            gzarr.MetadataError,
+            "$.compression.useZlib",
+            "true or false",
+        ),
         ({"compression": {"type": "bzip2", "blockSize": 0}}, gzarr.MetadataError, "$.compression.blockSize", "1 to 9"),
         ({"compression": {"type": "blosc", "cname": "x"}}, gzarr.MetadataError, "$.compression.cname", "one of"),
         ({"compression": ..., "compressionType": "x"}, gzarr.UnsupportedError, "$.compressionType.type", "'x'"),
@@ -137,7 +142,9 @@ def test_two_framings_of_lz4() -> None:
         ({"n5": "newest"}, gzarr.MetadataError, "$.n5", "expected a version"),
     ],
 )
-def test_errors_name_their_place(changes: dict[str, Any], error: type[gzarr.MetadataError], place: str, text: str) -> None:
+def test_errors_name_their_place(
+    changes: dict[str, Any], error: type[gzarr.MetadataError], place: str, text: str
+) -> None:
     with pytest.raises(error, match=text) as caught:
         opened(**changes)
     assert (caught.value.json_path, caught.value.key) == (place, "attributes.json")
@@ -177,7 +184,7 @@ def test_what_is_no_dataset_is_a_group() -> None:
 
 def test_a_document_that_is_no_object_is_an_error() -> None:
     for value in (b"", b"[1]", b"{", b'{"dimensions": 1, "dimensions": 2}'):
-        with pytest.raises(gzarr.MetadataError, match="attributes.json"):
+        with pytest.raises(gzarr.MetadataError, match=r"attributes\.json"):
             gzarr.open({"attributes.json": value})
 
 
@@ -190,14 +197,18 @@ _values = st.recursive(
 
 @given(
     changes=st.dictionaries(
-        st.sampled_from([*DATASET, "n5", "compressionType", "transform", "axes", "isLabelMultiset"]), _values, min_size=1
+        st.sampled_from([*DATASET, "n5", "compressionType", "transform", "axes", "isLabelMultiset"]),
+        _values,
+        min_size=1,
     )
 )
 def test_damaged_documents_give_arrays_or_our_errors(changes: dict[str, Any]) -> None:
+    error: gzarr.MetadataError | None = None
     try:
         gzarr.open(stored({**DATASET, **changes}))
-    except gzarr.MetadataError as error:
-        assert error.key == "attributes.json"
+    except gzarr.MetadataError as caught:
+        error = caught
+    assert error is None or error.key == "attributes.json"
 
 
 def test_documents_are_not_written() -> None:
@@ -237,6 +248,6 @@ def test_opened_for_changes() -> None:
         gzarr.open_group(store).attrs["x"] = 1
     with pytest.raises(gzarr.ArgumentError, match="'/' is one of N5: N5 is read, not written"):
         gzarr.create_group(store, path="b")
-    with pytest.raises(gzarr.ArgumentError, match="already"):
+    with pytest.raises(gzarr.ArgumentError, match="'/' is one of N5: N5 is read, not written"):
         gzarr.create_array(store, path="a", shape=3, dtype="u1")
     assert store == before

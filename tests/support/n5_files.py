@@ -67,7 +67,7 @@ def xxhash32(data: bytes, seed: int) -> int:
 
 
 def lz4_blocks(data: bytes, block_size: int = 1 << 16, *, ends: bool = True) -> bytes:
-    """Return the stream of lz4-java's ``LZ4BlockOutputStream``; every other block is stored, as random data would be."""
+    """Return the stream of lz4-java's ``LZ4BlockOutputStream``; every other block is stored, as random data is."""
     level = max((block_size - 1).bit_length() - 10, 0)
     stream = b""
     for number, begin in enumerate(range(0, len(data), block_size)):
@@ -90,7 +90,9 @@ def compressed(data: bytes, compression: Mapping[str, Any]) -> bytes:
         "bzip2": lambda: bz2.compress(data, compression.get("blockSize", 9)),
         "xz": lambda: lzma.compress(data, preset=compression.get("preset", 6)),
         "lz4": lambda: lz4_blocks(data, compression.get("blockSize", 1 << 16)),
-        "blosc": lambda: numcodecs.Blosc(compression["cname"], compression["clevel"], compression["shuffle"]).encode(data),
+        "blosc": lambda: numcodecs.Blosc(compression["cname"], compression["clevel"], compression["shuffle"]).encode(
+            data
+        ),
         "zstd": lambda: numcodecs.Zstd(level).encode(data),
     }
     if name == "gzip" and compression.get("useZlib"):

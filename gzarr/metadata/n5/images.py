@@ -14,8 +14,8 @@ cellmap (COSEM)      ``multiscales`` of the group: for each dataset a ``transfor
 The first two state sizes in N5's order of dimensions, [x, y, z], and mean that an element of a level covers
 ``downsamplingFactors`` elements of the first: its centre lies ``(factor - 1) / 2`` elements of the first level further
 than that of its first element. So levels have the scale ``resolution * factor`` and the translation ``offset +
-resolution * (factor - 1) / 2``, as in BigDataViewer, Paintera and n5-universe. The transforms of cellmap are in the order
-of NumPy, unless their ``order`` is ``"F"``, and are taken as they are. Sizes without a unit get none.
+resolution * (factor - 1) / 2``, as in BigDataViewer, Paintera and n5-universe. The transforms of cellmap are in NumPy's
+order, unless their ``order`` is ``"F"``, and are taken as they are. Sizes without a unit get none.
 
 Sources: https://github.com/saalfeldlab/n5-viewer#container-structure, https://github.com/saalfeldlab/paintera,
 https://github.com/bigdataviewer/bigdataviewer-core/blob/master/BDV%20N5%20format.md,
@@ -116,9 +116,10 @@ def _is_ome(images: Any) -> bool:
 
 def _listed(images: Any) -> tuple[Mapping[str, Any], list[Any]] | None:
     """Return the first image of cellmap's ``multiscales``, and its datasets."""
-    image = images[0] if isinstance(images, list) and images else None
-    datasets = image.get("datasets") if isinstance(image, dict) else None
-    return (image, datasets) if isinstance(datasets, list) and datasets else None
+    if not isinstance(images, list) or not images or not isinstance(images[0], dict):
+        return None
+    datasets = images[0].get("datasets")
+    return (images[0], datasets) if isinstance(datasets, list) and datasets else None
 
 
 def _of_cellmap(image: Mapping[str, Any], datasets: list[Any], child: Child) -> dict[str, Any] | None:
@@ -136,9 +137,10 @@ def _of_cellmap(image: Mapping[str, Any], datasets: list[Any], child: Child) -> 
         if transform is None:
             return None
         at = f"{at}.transform"
-        names = transform.get("axes") if isinstance(transform, dict) else None
-        ndim = len(names) if isinstance(names, list) else 0
-        if _names(names, ndim) is None or not ndim:
+        listed = transform.get("axes") if isinstance(transform, dict) else None
+        ndim = len(listed) if isinstance(listed, list) else 0
+        names = _names(listed, ndim)
+        if not names:
             fail(f"expected an object with the names of axes, got {quote(transform)}", at)
         step = -1 if _is_reversed(transform) else 1
         scale = _numbers(transform.get("scale"), ndim, f"{at}.scale")[::step]
@@ -154,7 +156,7 @@ def _of_cellmap(image: Mapping[str, Any], datasets: list[Any], child: Child) -> 
 
 def _is_reversed(transform: Mapping[str, Any]) -> bool:
     """Return whether a transform is in N5's order, by the member that cellmap has for that."""
-    return transform.get("order", transform.get("ordering")) == "F"
+    return bool(transform.get("order", transform.get("ordering")) == "F")
 
 
 # -- levels s0, s1, …
@@ -214,9 +216,7 @@ def _in_space(
     return (default,) * len(axes) if value is None else _padded(value, default, axes, f"$.{name}")
 
 
-def _factors(
-    level: ArrayMetadata, first: ArrayMetadata, scales: Any, index: int, axes: tuple[str, ...]
-) -> Numbers:
+def _factors(level: ArrayMetadata, first: ArrayMetadata, scales: Any, index: int, axes: tuple[str, ...]) -> Numbers:
     """Return how many elements of the full resolution one of a level covers, in N5's order of dimensions."""
     found = level.attributes.get("downsamplingFactors")
     if found is None and isinstance(scales, list) and index < len(scales):

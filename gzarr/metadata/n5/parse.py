@@ -1,8 +1,8 @@
 """N5's ``attributes.json``.
 
-Source: https://github.com/saalfeldlab/n5#file-system-specification. Where it is silent, n5 for Java is followed: a group
-is a dataset if it has ``dimensions`` and ``dataType``, blocks are as large as the dataset if ``blockSize`` is absent,
-and ``compressionType`` is what version 1.0.0 had in place of ``compression``.
+Source: https://github.com/saalfeldlab/n5#file-system-specification. Where it is silent, n5 for Java is followed: a
+group is a dataset if it has ``dimensions`` and ``dataType``, blocks are as large as the dataset if ``blockSize`` is
+absent, and ``compressionType`` is what version 1.0.0 had in place of ``compression``.
 """
 
 from __future__ import annotations
