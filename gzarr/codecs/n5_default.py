@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from ..errors import MetadataError
-from .buffers import ceiling, flat, need_array
+from .buffers import ceiling, compressed, flat, need_array
 from .bytes import BytesCodec
 from .chain import check_kinds, decode_chain, encode_chain, representations
 from .codec import ArrayRepresentation, BytesRepresentation, Codec, CodecKind, Representation
@@ -86,11 +86,14 @@ class N5DefaultCodec(Codec):
         return {"name": "n5_default", "configuration": {"codecs": [codec.to_json() for codec in self.codecs]}}
 
     def encoded(self, decoded: Representation) -> BytesRepresentation:
-        """Return an unknown size: blocks at the edge may be truncated."""
+        """Return an unknown size: blocks at the edge may be cut.
+
+        It is at most that of a compressor's output, so that a block of another mode is read, and refused by its name.
+        """
         array = need_array(decoded, self.label)
         inner = representations(self.codecs, array, "$.configuration.codecs")[-1]
         assert isinstance(inner, BytesRepresentation)
-        return BytesRepresentation(None, ceiling(inner) + 4 + 4 * len(array.shape))
+        return BytesRepresentation(None, ceiling(compressed(inner)) + 4 + 4 * len(array.shape))
 
     def decode(self, encoded: Any, decoded: Representation) -> Any:
         """Return the block, padded with zeros to the chunk's shape."""

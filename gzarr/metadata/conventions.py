@@ -32,7 +32,7 @@ import numpy as np
 
 from ..documents.json import quote
 from ..stores.keys import join_path
-from .formats import FORMATS
+from .formats import FORMATS, image_attributes
 from .model import ArrayMetadata, GroupMetadata
 from .ome_attributes import OmeAttributes
 from .parts import DIMENSIONS_ATTRIBUTE
@@ -100,8 +100,7 @@ class Conventions:
         self._upwards = after and not before
         self._downwards = before and not after
         self._nodes = nodes
-        self._source = FORMATS[source]
-        self._ome = OmeAttributes(self._source.ome_version, FORMATS[target].ome_version)
+        self._ome = OmeAttributes(FORMATS[source].ome_version, FORMATS[target].ome_version)
         self._nczarr_children: dict[str, dict[str, Any]] = {}
         # Groups with arrays that xarray cannot read, because they have no names of dimensions.
         self._unreadable: set[str] = set()
@@ -128,7 +127,10 @@ class Conventions:
 
     def of_group(self, path: str, attributes: Mapping[str, Any]) -> dict[str, Any]:
         """Return the attributes of the copy of a group."""
-        described = self._source.image_attributes(attributes, lambda below: self._nodes.get(join_path(path, below)))
+        group = self._nodes.get(path)
+        described = None
+        if isinstance(group, GroupMetadata):
+            described = image_attributes(group, lambda below: self._nodes.get(join_path(path, below)))
         found = dict(self._ome.of_group(path, attributes, described))
         if self._upwards and path in self._nczarr_children:
             found[_NCZARR_ARRAYS] = self._nczarr_children[path]

@@ -131,7 +131,7 @@ class Format(ABC):
     has_entry_point
         Whether the entry point of a hierarchy defines the location of documents.
     ome_version
-        Version of OME-Zarr that is one of this format, or that describes its images; None for none.
+        Version of OME-Zarr whose metadata are in hierarchies of this format; None for none.
     copied_as
         Format of copies that name none; None for the same.
     """
@@ -209,7 +209,7 @@ class Format(ABC):
     def image_attributes(
         self, attributes: Mapping[str, Any], child: Callable[[str], NodeMetadata | None]
     ) -> dict[str, Any] | None:
-        """Return the attributes of OME-Zarr, of :attr:`ome_version`, for an image by other conventions of the format.
+        """Return the attributes of OME-Zarr 0.4 for a group that is an image by other conventions of the format.
 
         Parameters
         ----------

@@ -13,11 +13,11 @@ from .v3.format import V3
 from .v3_draft.format import V3Draft
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from .format import Format
     from .layout import Layout
-    from .model import ZarrFormat
+    from .model import GroupMetadata, NodeMetadata, ZarrFormat
 
 V3_DRAFT: Final = V3Draft()
 #: By ``zarr_format``. If a path has nodes of several formats, the first format here counts.
@@ -60,6 +60,17 @@ def check_zarr_format(zarr_format: Any, *, optional: bool = False, new: bool = F
         raise ArgumentError(f"zarr_format must be {', '.join(map(str, others))} or {last}, not {zarr_format!r}")
     if new:
         check_writable(format, f"zarr_format={zarr_format!r}")
+
+
+def image_attributes(group: GroupMetadata, child: Callable[[str], NodeMetadata | None]) -> dict[str, Any] | None:
+    """Return the attributes of OME-Zarr 0.4 for a group that is an image by other conventions of its format.
+
+    The format of an implicit group is not known, so all are asked. Result and errors are those of
+    :meth:`Format.image_attributes`.
+    """
+    formats = FORMATS.values() if group.implicit else (FORMATS[group.zarr_format],)
+    found = (format.image_attributes(group.attributes, child) for format in formats)
+    return next((attributes for attributes in found if attributes is not None), None)
 
 
 def check_writable(format: Format, what: str) -> None:

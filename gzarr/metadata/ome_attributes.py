@@ -43,6 +43,7 @@ class OmeAttributes:
     def __init__(self, source: str | None, target: str | None) -> None:
         self._upwards = (source, target) == (_OLD, _NEW)
         self._downwards = (source, target) == (_NEW, _OLD)
+        self._target = target
         self._converted: set[str] = set()
         self.axes: dict[str, tuple[str, ...]] = {}
         self.known_axes: dict[str, tuple[str, ...]] = {}
@@ -59,7 +60,7 @@ class OmeAttributes:
         attributes
             Its attributes.
         described
-            Attributes of OME-Zarr that stand for other conventions of the source, and take their place.
+            Attributes of OME-Zarr 0.4 that stand for other conventions of the source, and take their place.
         """
         if described is not None:
             attributes = {**attributes, **described}
@@ -67,7 +68,7 @@ class OmeAttributes:
         self.known_axes.update(_axes_of_levels(path, attributes))
         if isinstance(below := attributes.get(_MEMBER), dict):
             self.known_axes.update(_axes_of_levels(path, below))
-        if self._upwards:
+        if self._upwards or (described is not None and self._target == _NEW):
             parts = self._old_parts(path, attributes)
             if not parts or _MEMBER in attributes:
                 return attributes

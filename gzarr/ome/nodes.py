@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import MetadataError, NodeNotFoundError, NodeTypeError
 from ..hierarchy.group import Group
-from ..metadata.formats import FORMATS
+from ..metadata.formats import image_attributes
 from .metadata.parse import parse
 
 if TYPE_CHECKING:
@@ -43,8 +43,8 @@ def parsed(attributes: Mapping[str, Any], zarr_format: ZarrFormat) -> OmeMetadat
 def attributes_of(group: Group) -> Mapping[str, Any]:
     """Return the attributes of a group with its OME metadata.
 
-    Costs no request, except in a format whose pyramids are images by other conventions (N5): there, one for each level,
-    and one for a group that is none.
+    Costs no request, except where pyramids are images by other conventions: in N5, and for groups without a document,
+    one for each level, and one to see that there is no other.
 
     Raises
     ------
@@ -59,7 +59,7 @@ def attributes_of(group: Group) -> Mapping[str, Any]:
         except NodeNotFoundError:
             return None
 
-    found = FORMATS[group.zarr_format].image_attributes(attributes, child)
+    found = image_attributes(group.metadata, child)
     return attributes if found is None else {**attributes, **found}
 
 

@@ -166,7 +166,7 @@ def _of_levels(attributes: Mapping[str, Any], child: Child, prefix: str) -> dict
     levels = []
     for i in count():
         node = child(f"s{i}") if i < _MAX_LEVELS else None
-        if not isinstance(node, ArrayMetadata):
+        if not isinstance(node, ArrayMetadata) or node.zarr_format != "n5":
             break
         levels.append(node)
     if not levels or any(level.ndim != levels[0].ndim for level in levels):
