@@ -9,7 +9,7 @@ from ..errors import MetadataError
 from ..hierarchy.group import Group
 from ..ome.checking import broken_links
 from ..ome.metadata import Scale, UnknownTransform
-from ..ome.nodes import attributes_of, parsed
+from ..ome.nodes import metadata_of
 
 if TYPE_CHECKING:
     from ..ome.metadata import Dataset, Multiscale, OmeMetadata, Transform
@@ -23,11 +23,10 @@ def _metadata(node: Any) -> OmeMetadata | None:
     if not isinstance(node, Group):
         return None
     try:
-        attributes = attributes_of(node)
+        found = metadata_of(node)
     except MetadataError:
         # gzarr.ome.open tells what is wrong.
         return None
-    found = parsed(attributes, node.zarr_format)
     return None if found.is_empty else found
 
 

@@ -13,7 +13,8 @@ bytes   content
 4       28 bits of the xxHash32 of the decoded bytes, with the seed 0x9747b28c
 ======  ======================================================================================
 
-A block without bytes ends the stream.
+A block without bytes ends the stream. What does not begin with a header is read as one LZ4 block
+without any framing, as z5 writes it.
 """
 
 from __future__ import annotations
@@ -77,6 +78,8 @@ class Lz4JavaCodec(Codec):
         """Return the decompressed bytes."""
         representation = need_bytes(decoded, self.label)
         data = flat(encoded)
+        if data.size and data[: len(_MAGIC)].tobytes() != _MAGIC:
+            return _unframed(data, representation)
         blocks, total = _blocks(data, ceiling(representation))
         output = empty(total, self.label)
         hashed = native.xxhash32()
@@ -112,6 +115,19 @@ class Lz4JavaCodec(Codec):
             stream += _HEADER.pack(_MAGIC, (_STORED if is_stored else _LZ4) | level, *numbers)
             stream += block.tobytes() if is_stored else packed
         return bytes(stream) + _HEADER.pack(_MAGIC, _STORED | level, 0, 0, 0)
+
+
+def _unframed(data: Bytes, representation: BytesRepresentation) -> Bytes:
+    """Return the decompressed bytes of one block without a header."""
+    nbytes = representation.nbytes
+    if nbytes is None or nbytes > data.size * _MAX_RATIO:
+        raise ValueError(
+            f"lz4: {data.size} bytes are neither blocks of lz4-java, 'LZ4Block', nor one block without a header"
+        )
+    output = empty(nbytes, "lz4")
+    if nbytes:
+        _decompress(data, output)
+    return output
 
 
 def _blocks(data: Bytes, limit: int) -> tuple[list[tuple[int, int, int, bool, int]], int]:

@@ -40,8 +40,8 @@ def parsed(attributes: Mapping[str, Any], zarr_format: ZarrFormat) -> OmeMetadat
     return replace(found, version="0.4" if zarr_format == 2 else "0.5", problems=problems)
 
 
-def attributes_of(group: Group) -> Mapping[str, Any]:
-    """Return the attributes of a group with its OME metadata.
+def metadata_of(group: Group) -> OmeMetadata:
+    """Return the OME metadata of a group.
 
     Costs no request, except where pyramids are images by other conventions: in N5, and for groups without a document,
     one for each level, and one to see that there is no other.
@@ -51,7 +51,6 @@ def attributes_of(group: Group) -> Mapping[str, Any]:
     MetadataError
         If other conventions are used wrongly.
     """
-    attributes = group.metadata.attributes
 
     def child(path: str) -> NodeMetadata | None:
         try:
@@ -59,13 +58,14 @@ def attributes_of(group: Group) -> Mapping[str, Any]:
         except NodeNotFoundError:
             return None
 
-    found = image_attributes(group.metadata, child)
-    return attributes if found is None else {**attributes, **found}
+    attributes = group.metadata.attributes
+    described = image_attributes(group.metadata, child)
+    return parsed(attributes, group.zarr_format) if described is None else parse({**attributes, **described})
 
 
 def read_metadata(group: Group) -> OmeMetadata:
-    """Return the OME metadata of a group; costs what :func:`attributes_of` costs. Broken rules are warned of."""
-    metadata = parsed(attributes_of(group), group.zarr_format)
+    """Return the OME metadata of a group, as :func:`metadata_of`. Broken rules are warned of."""
+    metadata = metadata_of(group)
     broken = [problem for problem in metadata.problems if problem.is_rule]
     if broken:
         warn(f"{place(group)}: {_some(broken)}")

@@ -8,6 +8,7 @@ import struct
 import tracemalloc
 from typing import TYPE_CHECKING, Any
 
+import numcodecs
 import numpy as np
 import pytest
 import tensorstore
@@ -266,6 +267,15 @@ def test_lz4_java_streams(data: bytes, block_size: int, ends: bool) -> None:
             decode(stream, wrong)
 
 
+def test_lz4_without_a_header_as_z5_writes_it() -> None:
+    data = bytes(range(200)) * 20
+    block = numcodecs.LZ4().encode(data)[4:]
+    assert decode(block, len(data)) == data
+    for damaged, nbytes in ((block, len(data) + 1), (block, len(data) - 1), (block[:-1], len(data)), (block, None)):
+        with pytest.raises(ValueError, match="lz4"):
+            decode(damaged, nbytes, len(data))
+
+
 def test_xxhash32_of_both_is_that_of_its_specification() -> None:
     assert (xxhash32(b"", 0), xxhash32(b"abc", 0)) == (0x02CC5D05, 0x32D153FF)
     theirs = native.xxhash32()
@@ -279,7 +289,10 @@ def test_lz4_java_streams_that_lie() -> None:
     data = bytes(range(200)) * 20
     stream = lz4_blocks(data, 1024)
     for damaged, reason in (
-        (b"LZ4Bloc\0" + stream[8:], "expected the header"),
+        (b"LZ4Bloc\0" + stream[8:], "lz4: "),
+        (stream[:1100] + b"\0" + stream[1101:], "expected the header|lz4"),
+        (b"", "decoded to 0 bytes"),
+        (b"\xf0", "neither"),
         (stream[:15], "expected the header"),
         (stream[:40], "states .* but there are"),
         (stream[:8] + b"\x40" + stream[9:], "corrupt"),
