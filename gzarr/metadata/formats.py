@@ -28,7 +28,7 @@ FORMATS: Final[Mapping[ZarrFormat, Format]] = {
 DEFAULT_FORMAT: Final[ZarrFormat] = 3
 
 # Documents that make a node of any format, for the message that there is none.
-_ANY_DOCUMENT: Final = "zarr.json, .zarray, .zgroup or meta, nor a document of N5 or of a 2022 draft"
+_ANY_DOCUMENT: Final = "zarr.json, .zarray, .zgroup or meta, no attributes.json of N5, nor a document of a 2022 draft"
 # Names of the documents of a node in any format; those of a draft lie elsewhere.
 _NAMES: Final = sorted({name for format in FORMATS.values() for name in format.document_names})
 
