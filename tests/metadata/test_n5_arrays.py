@@ -14,6 +14,7 @@ import pytest
 import tensorstore
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.counting_store import CountingStore
 from support.n5_files import COMPRESSIONS, block, compressed, lz4_blocks, write_array, write_files, xxhash32
 from support.zarr_arrays import same
 
@@ -21,6 +22,8 @@ import gzarr
 from gzarr.codecs import native
 from gzarr.codecs.codec import BytesRepresentation
 from gzarr.codecs.lz4_java import Lz4JavaCodec
+from gzarr.metadata.model import ChunkKeyEncoding
+from gzarr.plan.planner import chunk_keys
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -160,6 +163,25 @@ def test_examples_of_the_specification(name: str, old: bool) -> None:
     header = struct.pack(">HHIII", 0, 3, 1, 2, 3)
     store = {"attributes.json": json.dumps(document).encode(), "0/0/0": header + bytes.fromhex(EXAMPLES[name])}
     same(gzarr.open_array(store)[...].ravel(), np.arange(1, 7, dtype="u2"))
+
+
+@pytest.mark.parametrize("kind", [dict, CountingStore])
+def test_many_blocks(kind: Any, device: TestedDevice) -> None:
+    values = numbers((30, 20, 5), "u2")
+    store: dict[str, bytes] = {}
+    write_array(store, "", values, (1, 2, 2))
+    assert len(store) == 901
+    array = device.open(kind(store))
+    same(device.read(array), values)
+    same(device.read(array, (slice(3, 29), 7)), values[3:29, 7])
+
+
+def test_keys_that_are_built_together() -> None:
+    encoding = ChunkKeyEncoding("n5", "/")
+    chunks = np.argwhere(np.ones((4, 3, 5)))
+    keys = chunk_keys(encoding, "a/", chunks)
+    assert keys == ["a/" + encoding.encode(tuple(row)) for row in chunks.tolist()]
+    assert keys[1] == "a/1/0/0"
 
 
 def test_absent_blocks_are_zeros(device: TestedDevice) -> None:

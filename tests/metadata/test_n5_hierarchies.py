@@ -236,11 +236,19 @@ def test_map_blocks_and_loader(device: TestedDevice) -> None:
 def test_dask_and_xarray(tmp_path: Path) -> None:
     xr = pytest.importorskip("xarray")
     store = hierarchy(n5="4.0.0")
+    write_group(store, "data")
     write_array(store, "data/raw", RAW, (4, 8, 16), COMPRESSIONS["gzip"], _ARRAY_DIMENSIONS=["z", "y", "x"])
     directory = write_files(store, tmp_path / "x.n5")
     array = gzarr.open_array(directory, path="volumes/raw")
     same(np.asarray(gzarr.to_dask(array)[3:5].compute()), RAW[3:5])
     found = xr.open_dataset(directory, group="data", engine="gzarr", consolidated=False)
-    # Zeros are elements like others.
+    # Zeros are elements like others, in copies too.
     assert (found["raw"].dims, found["raw"].dtype) == (("z", "y", "x"), np.dtype("u1"))
     same(found["raw"].values, RAW)
+    for zarr_format in (2, 3):
+        copied = gzarr.copy(directory, tmp_path / f"{zarr_format}.zarr", zarr_format=zarr_format)
+        assert "_FillValue" not in copied["data/raw"].attrs
+        for engine in ("gzarr", "zarr"):
+            again = xr.open_dataset(tmp_path / f"{zarr_format}.zarr", group="data", engine=engine, consolidated=False)
+            assert (again["raw"].dims, again["raw"].dtype) == (("z", "y", "x"), np.dtype("u1"))
+            same(again["raw"].values, RAW)
