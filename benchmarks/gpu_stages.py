@@ -55,7 +55,8 @@ TESTS = (
     "read_windows", "views", "views_taken", "map_blocks_devices", "block_lengths", "loader", "inputs", "keeping",
     "steps", "tensors", "weighing",
     "merging", "zarr_pipeline_gpu", "xarray_device", "dask",
-    "dask_gpu", "ome_images", "pictures", "downsample", "pyramids", "ome_appending",
+    "dask_gpu", "ome_images", "pictures", "downsample", "pyramids", "ome_appending", "n5_arrays", "n5_golden",
+    "n5_hierarchies", "n5_pyramids",
 )  # fmt: skip
 #: Modules with tests of damaged frames.
 DAMAGE_TESTS = ("gpu_damage", "nvcomp_batch")

@@ -180,12 +180,13 @@ def _chunk_test(metadata: ArrayMetadata) -> Callable[[str], bool]:
     if not grid_shape:
         only = encoding.encode(())
         return lambda key: key == only
+    counts = encoding.in_key(grid_shape)
     pattern = re.compile(
         re.escape(encoding.prefix) + re.escape(encoding.separator).join(["(0|[1-9][0-9]{0,18})"] * len(grid_shape))
     )
 
     def is_chunk(key: str) -> bool:
         match = pattern.fullmatch(key)
-        return match is not None and all(int(c) < n for c, n in zip(match.groups(), grid_shape, strict=True))
+        return match is not None and all(int(c) < n for c, n in zip(match.groups(), counts, strict=True))
 
     return is_chunk

@@ -55,7 +55,7 @@ def stored_chunks(
             part.isascii() and part.isdecimal() and len(part) < 20 and str(int(part)) == part for part in parts
         ):
             continue
-        coords = tuple(map(int, parts))
+        coords = encoding.in_key(tuple(map(int, parts)))
         if outside or all(i < size for i, size in zip(coords, grid, strict=True)):
             yield key, coords
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..display import printable
+from ..errors import MetadataError
 from ..hierarchy.group import Group
 from ..ome.checking import broken_links
 from ..ome.metadata import Scale, UnknownTransform
-from ..ome.nodes import parsed
+from ..ome.nodes import metadata_of
 
 if TYPE_CHECKING:
     from ..ome.metadata import Dataset, Multiscale, OmeMetadata, Transform
@@ -21,7 +22,11 @@ def _metadata(node: Any) -> OmeMetadata | None:
     """Return the OME metadata of a group, or None if the node has none."""
     if not isinstance(node, Group):
         return None
-    found = parsed(node.metadata.attributes, node.zarr_format)
+    try:
+        found = metadata_of(node)
+    except MetadataError:
+        # gzarr.ome.open tells what is wrong.
+        return None
     return None if found.is_empty else found
 
 

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from ..errors import MetadataError
-from .buffers import ceiling, flat, need_array
+from .buffers import ceiling, compressed, flat, need_array
 from .bytes import BytesCodec
 from .chain import check_kinds, decode_chain, encode_chain, representations
 from .codec import ArrayRepresentation, BytesRepresentation, Codec, CodecKind, Representation
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 _MAX_NESTING = 8
 _DEFAULT_MODE = 0
+_MODES = {1: "varlength", 2: "object"}
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,11 @@ class N5DefaultCodec(Codec):
         return cls(codecs)
 
     @property
+    def has_checksum(self) -> bool:
+        """As of its compressor."""
+        return any(codec.has_checksum for codec in self.codecs)
+
+    @property
     def label(self) -> str:
         """For example ``n5_default(zstd)``."""
         return f"n5_default({' + '.join(codec.label for codec in self.codecs[2:])})"
@@ -80,11 +86,14 @@ class N5DefaultCodec(Codec):
         return {"name": "n5_default", "configuration": {"codecs": [codec.to_json() for codec in self.codecs]}}
 
     def encoded(self, decoded: Representation) -> BytesRepresentation:
-        """Return an unknown size: blocks at the edge may be truncated."""
+        """Return an unknown size: blocks at the edge may be cut.
+
+        It is at most that of a compressor's output, so that a block of another mode is read, and refused by its name.
+        """
         array = need_array(decoded, self.label)
         inner = representations(self.codecs, array, "$.configuration.codecs")[-1]
         assert isinstance(inner, BytesRepresentation)
-        return BytesRepresentation(None, ceiling(inner) + 4 + 4 * len(array.shape))
+        return BytesRepresentation(None, ceiling(compressed(inner)) + 4 + 4 * len(array.shape))
 
     def decode(self, encoded: Any, decoded: Representation) -> Any:
         """Return the block, padded with zeros to the chunk's shape."""
@@ -95,8 +104,9 @@ class N5DefaultCodec(Codec):
             raise ValueError(f"{self.label}: {data.size} bytes are too few for a header of {ndim} dimensions")
         mode, stated, *sizes = struct.unpack_from(f">HH{ndim}I", data.tobytes()[:header])
         if mode != _DEFAULT_MODE or stated != ndim:
+            name = f" ({_MODES[mode]})" if mode in _MODES else ""
             raise ValueError(
-                f"{self.label}: a block of mode {mode} with {stated} dimensions, expected mode 0 with {ndim}"
+                f"{self.label}: a block of mode {mode}{name} with {stated} dimensions, expected mode 0 with {ndim}"
             )
         # The specification crops larger blocks, but N5 has none, and only untrusted data would determine their size.
         if any(size > most for size, most in zip(sizes, array.shape, strict=True)):
@@ -106,7 +116,8 @@ class N5DefaultCodec(Codec):
         block = decode_chain(self.codecs, data[header:], ArrayRepresentation(tuple(sizes), array.dtype))
         if block.shape == array.shape:
             return block
-        chunk = np.zeros(array.shape, array.dtype)
+        # In the block's order, so that elements are copied in runs.
+        chunk = np.zeros(array.shape, array.dtype, order="F")
         chunk[tuple(slice(0, size) for size in sizes)] = block
         return chunk
 

@@ -54,6 +54,13 @@ def zstd() -> ctypes.CDLL | None:
 
 
 @cache
+def xxhash32() -> Callable[[Bytes, int], int] | None:
+    """Return xxHash32 of bytes with a seed, from the Zstandard library; None if it does not export it."""
+    library = _load("numcodecs.zstd", {"ZSTD_XXH32": (ctypes.c_uint, [ctypes.c_void_p, _SIZE, ctypes.c_uint])})
+    return None if library is None else lambda data, seed: int(library.ZSTD_XXH32(data.ctypes.data, data.size, seed))
+
+
+@cache
 def blosc() -> ctypes.CDLL | None:
     """Return the Blosc library, or None if its symbols are not exported."""
     i, p = ctypes.c_int, ctypes.c_void_p

@@ -384,7 +384,7 @@ def arguments_of(metadata: ArrayMetadata) -> dict[str, Any]:
         dtype = TEXTS[text]
     elif isinstance(dtype, list) or (isinstance(dtype, str) and dtype[:1] in "<>|"):  # of version 2, in NumPy's terms
         dtype = parse_v2(dtype)
-    codecs, shards = metadata.codecs, None
+    codecs, shards = FORMATS[metadata.zarr_format].copied_codecs(metadata.codecs), None
     grid = metadata.chunk_grid
     chunks: Any = grid.chunk_shape if grid.is_regular else [axis.listing for axis in grid.axes]
     first = codecs[0]

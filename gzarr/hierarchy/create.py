@@ -210,7 +210,7 @@ def create_group(
     where = _where(path, name)
     resolve_device(device)
     check_verify(verify)
-    check_zarr_format(zarr_format)
+    check_zarr_format(zarr_format, new=True)
     opened, base = as_store(store, "w" if overwrite else "a", storage_options)
     where = join_path(base, where)
     target = writable(opened, f"'/{where}'")

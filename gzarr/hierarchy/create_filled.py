@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..arrays.array import Array
 from ..arrays.view import ArrayView
-from ..metadata.formats import DEFAULT_FORMAT
+from ..metadata.formats import DEFAULT_FORMAT, format_of_copies
 from ..metadata.to_documents import check_shape
 from .array_spec import arguments_of
 from .create import create_array
@@ -198,9 +198,9 @@ def full_like(array: Any, fill_value: Any, store: StoreLike | None = None, **arg
 
 def _like(array: Any, arguments: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(array, ArrayView):
-        result = {**arguments_of(array.metadata), **array._layout(), "zarr_format": array.zarr_format}
+        result = {**arguments_of(array.metadata), **array._layout(), "zarr_format": format_of_copies(array.zarr_format)}
     elif isinstance(array, Array):
-        result = {**arguments_of(array.metadata), "zarr_format": array.zarr_format}
+        result = {**arguments_of(array.metadata), "zarr_format": format_of_copies(array.zarr_format)}
     else:
         _, shape, found = arguments_of_data(array, None, {}, arguments.get("zarr_format", DEFAULT_FORMAT))
         return {"shape": shape, "dtype": found["dtype"]}

@@ -10,6 +10,7 @@ from ..arrays.array import Array
 from ..arrays.device_choice import resolve_device
 from ..display import Info, MemberCounts, Tree
 from ..errors import ArgumentError, MetadataError, NodeNotFoundError, NodeTypeError, ReadOnlyError
+from ..metadata.formats import FORMATS
 from ..metadata.model import ArrayMetadata, GroupMetadata
 from ..nodes.change import delete_node, writable
 from ..nodes.create import move_node
@@ -560,6 +561,9 @@ def make_node(
     """Return the array or group that ``metadata`` describes; raise ``metadata`` if it is an error."""
     if isinstance(metadata, MetadataError):
         raise metadata
+    if not FORMATS[metadata.zarr_format].features.writable:
+        # In a directory with nodes of several formats, which may be changed.
+        mode = "r"
     if isinstance(metadata, ArrayMetadata):
         return Array(metadata, reader.store, path, device=device, missing=missing, verify=verify, mode=mode)
     return Group(metadata, reader, path, device=device, missing=missing, verify=verify, children=children, mode=mode)

@@ -89,7 +89,7 @@ class NewArray:
         data: Any,
         arguments: ArrayArguments,
     ) -> None:
-        check_zarr_format(zarr_format)
+        check_zarr_format(zarr_format, new=True)
         check_names(arguments)
         if data is not None:
             data, shape, arguments = arguments_of_data(data, shape, arguments, zarr_format, fill_masked=fill_masked)
@@ -200,6 +200,7 @@ def new_group(
 ) -> GroupMetadata:
     """Create a group in a writable store; return its metadata."""
     format = FORMATS[zarr_format]
+    check_zarr_format(zarr_format, new=True)
     if not format.features.groups:
         raise ArgumentError(f"{format.title} has arrays only; a group needs zarr_format=2 or 3")
     plain_attributes = plain({} if attributes is None else attributes)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, cast
 from ..arrays.array import Array
 from ..arrays.device_choice import resolve_device
 from ..arrays.read_options import check_verify
-from ..errors import ArgumentError, NodeNotFoundError, NodeTypeError, StoreError
-from ..metadata.formats import DEFAULT_FORMAT, check_zarr_format, looked_for
+from ..errors import ArgumentError, MetadataError, NodeNotFoundError, NodeTypeError, ReadOnlyError, StoreError
+from ..metadata.formats import DEFAULT_FORMAT, FORMATS, check_zarr_format, looked_for
 from ..metadata.model import ArrayMetadata, GroupMetadata, ZarrFormat
 from ..nodes.change import writable
 from ..nodes.reader import NodeReader, suggest
@@ -70,7 +70,8 @@ def open(
     store
         Directory (path or ``file://`` URL), URL of an object store or a web server, zip archive in any of them (a path
         or URL that ends in ``.zip``, or ``zip://PATH_OR_URL``), mutable mapping of keys to bytes, or store object, of
-        gzarr or of obstore. ``#PATH`` at the end of a URL names a node.
+        gzarr or of obstore. ``#PATH`` at the end of a URL names a node. ``n5://PATH_OR_URL`` is the same place, which
+        need not be told to have N5 in it.
     path
         Path of the node in the store.
     mode
@@ -80,8 +81,8 @@ def open(
     device
         Device that arrays are read to: ``"auto"``, ``"cpu"``, ``"cuda"`` or ``"cuda:N"``.
     zarr_format
-        1, 2, ``"3-draft-2022"`` or 3, if known. By default all are looked for: version 3 wins over version 2, and both
-        win over the older formats.
+        1, 2, ``"3-draft-2022"``, 3 or ``"n5"``, if known. By default all are looked for: version 3 wins over version 2,
+        and both win over N5, which is only read, and over the older formats.
     missing
         Meaning of an absent chunk: ``"fill"`` (the fill value) or ``"error"``.
     verify
@@ -378,6 +379,13 @@ class _OpenRequest:
 
     def node(self, entry: Entry) -> Array | Group:
         """Return an existing node."""
+        if self.mode != "r" and not isinstance(entry.metadata, MetadataError):
+            format = FORMATS[entry.metadata.zarr_format]
+            if not format.features.writable:
+                raise ReadOnlyError(
+                    f"'/{self.path}' in {self.reader.store!r}: {format.title} is read, not written; open it with "
+                    "mode='r', or copy it to Zarr: gzarr.copy, `gzarr copy`"
+                )
         return make_node(
             entry.metadata,
             self.reader,
@@ -516,7 +524,7 @@ def _prepare(
     if mode not in ("r", "r+", "a", "w", "w-"):
         raise ArgumentError(f'mode must be "r", "r+", "a", "w" or "w-", not {mode!r}')
     resolve_device(device)
-    check_zarr_format(zarr_format, optional=True)
+    check_zarr_format(zarr_format, optional=True, new=mode not in ("r", "r+"))
     if missing not in ("fill", "error"):
         raise ArgumentError(f'missing must be "fill" or "error", not {missing!r}')
     check_verify(verify)

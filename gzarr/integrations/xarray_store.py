@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
     from gzarr.stores.resolve import StoreLike
 
+#: Formats whose arrays have masked elements by an attribute only, not by their fill value.
+UNMASKED = (3, "n5")
 #: A URL, or a chain of fsspec's; anything else is a path.
 _URL = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]+(://|::)")
 
@@ -46,7 +48,7 @@ class GzarrStore(AbstractDataStore):  # type: ignore[misc]
 
     def __init__(self, group: gzarr.Group, *, masked: bool | None = None) -> None:
         self.group: gzarr.Group = group
-        self.masked: bool = group.zarr_format != 3 if masked is None else masked
+        self.masked: bool = group.zarr_format not in UNMASKED if masked is None else masked
         self._encodings = encoded.Encodings()
 
     @classmethod
@@ -110,7 +112,7 @@ class GzarrStore(AbstractDataStore):  # type: ignore[misc]
             If the array has no names of its dimensions.
         """
         names = encoded.dimensions(array)
-        masked = self.masked or (array.zarr_format != 3 and not decoded)
+        masked = self.masked or (array.zarr_format not in UNMASKED and not decoded)
         attributes = encoded.attributes(array, masked=masked)
         encoding = self._encodings.of(array, names, masked=masked)
         if array.device != "cpu":

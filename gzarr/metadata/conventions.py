@@ -12,6 +12,7 @@ missing elements (netCDF-C)      attribute _FillValue, plain    it reads no vers
 nodata (GDAL)                    fill_value                     fill_value
 attributes of NCZarr             _nczarr_…, hidden by xarray    shown by xarray, unless they are attributes of a group
 OME-Zarr                         0.4                            0.5 (:mod:`gzarr.metadata.ome_attributes`)
+pyramids of N5                   0.4 of OME-Zarr                0.5 of OME-Zarr (:mod:`gzarr.metadata.n5.images`)
 ===============================  =============================  ===================================================
 
 Sources: xarray's ``backends/zarr.py`` (``FillValueCoder``, ``open_store_variable``) and ``coding/variables.py``;
@@ -30,7 +31,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from ..documents.json import quote
-from .formats import FORMATS
+from ..stores.keys import join_path
+from .formats import FORMATS, image_attributes
 from .model import ArrayMetadata, GroupMetadata
 from .ome_attributes import OmeAttributes
 from .parts import DIMENSIONS_ATTRIBUTE
@@ -98,7 +100,7 @@ class Conventions:
         self._upwards = after and not before
         self._downwards = before and not after
         self._nodes = nodes
-        self._ome = OmeAttributes(source, target)
+        self._ome = OmeAttributes(FORMATS[source].ome_version, FORMATS[target].ome_version)
         self._nczarr_children: dict[str, dict[str, Any]] = {}
         # Groups with arrays that xarray cannot read, because they have no names of dimensions.
         self._unreadable: set[str] = set()
@@ -125,7 +127,11 @@ class Conventions:
 
     def of_group(self, path: str, attributes: Mapping[str, Any]) -> dict[str, Any]:
         """Return the attributes of the copy of a group."""
-        found = dict(self._ome.of_group(path, attributes))
+        group = self._nodes.get(path)
+        described = None
+        if isinstance(group, GroupMetadata):
+            described = image_attributes(group, lambda below: self._nodes.get(join_path(path, below)))
+        found = dict(self._ome.of_group(path, attributes, described))
         if self._upwards and path in self._nczarr_children:
             found[_NCZARR_ARRAYS] = self._nczarr_children[path]
         elif self._downwards:

@@ -20,7 +20,7 @@ from ..errors import ArgumentError
 from ..stores.keys import join_path
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     import numpy as np
 
@@ -68,6 +68,8 @@ class Features:
         A zstd codec, not only zstd inside Blosc.
     portable
         Documents that do not state the location of their node, so that a copy of the node can reuse them.
+    writable
+        Nodes that gzarr creates and changes; otherwise it only reads them.
     """
 
     groups: bool = True
@@ -78,6 +80,7 @@ class Features:
     mask_attribute: bool = False
     zstd: bool = True
     portable: bool = True
+    writable: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +130,10 @@ class Format(ABC):
         Whether its nodes are looked for only if there is no node of another format.
     has_entry_point
         Whether the entry point of a hierarchy defines the location of documents.
+    ome_version
+        Version of OME-Zarr whose metadata are in hierarchies of this format; None for none.
+    copied_as
+        Format of copies that name none; None for the same.
     """
 
     zarr_format: ClassVar[ZarrFormat]
@@ -139,6 +146,8 @@ class Format(ABC):
     consolidates_own: ClassVar[bool] = False
     is_searched_last: ClassVar[bool] = False
     has_entry_point: ClassVar[bool] = False
+    ome_version: ClassVar[str | None] = None
+    copied_as: ClassVar[ZarrFormat | None] = None
     #: Index codecs of new shards.
     shard_index_codecs: ClassVar[tuple[Codec, ...]] = (BytesCodec("little"), Crc32cCodec())
 
@@ -197,6 +206,29 @@ class Format(ABC):
         """Return whether a directory in a group belongs to an extension rather than a node."""
         return False
 
+    def image_attributes(
+        self, attributes: Mapping[str, Any], child: Callable[[str], NodeMetadata | None]
+    ) -> dict[str, Any] | None:
+        """Return the attributes of OME-Zarr 0.4 for a group that is an image by other conventions of the format.
+
+        Parameters
+        ----------
+        attributes
+            Attributes of a group.
+        child
+            Function from a path below the group to the metadata of the node there; None if there is none.
+
+        Returns
+        -------
+        The attributes; None if the group is no such image.
+
+        Raises
+        ------
+        MetadataError
+            If the attributes are malformed.
+        """
+        return None
+
     # -- codecs of an array
 
     def order(self, metadata: ArrayMetadata, codecs: Sequence[Codec]) -> Literal["C", "F"]:
@@ -209,6 +241,10 @@ class Format(ABC):
         """Return filters, serializer and compressors, given the codecs of a chunk (inner chunk)."""
         at = next(i for i, codec in enumerate(codecs) if codec.kind == "array_to_bytes")
         return CodecParts(tuple(codecs[:at]), codecs[at], tuple(codecs[at + 1 :]))
+
+    def copied_codecs(self, codecs: Sequence[Codec]) -> tuple[Codec, ...]:
+        """Return the codecs with which a copy of an array is stored like it, in a format that has them."""
+        return tuple(codecs)
 
     # -- writing
 

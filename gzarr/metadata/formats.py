@@ -6,43 +6,90 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from ..errors import ArgumentError
 from ..stores.keys import join_path
+from .n5.format import N5
 from .v1.format import V1
 from .v2.format import V2
 from .v3.format import V3
 from .v3_draft.format import V3Draft
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from .format import Format
     from .layout import Layout
-    from .model import ZarrFormat
+    from .model import GroupMetadata, NodeMetadata, ZarrFormat
 
 V3_DRAFT: Final = V3Draft()
 #: By ``zarr_format``. If a path has nodes of several formats, the first format here counts.
-FORMATS: Final[Mapping[ZarrFormat, Format]] = {format.zarr_format: format for format in (V3(), V2(), V1(), V3_DRAFT)}
+FORMATS: Final[Mapping[ZarrFormat, Format]] = {
+    format.zarr_format: format for format in (V3(), V2(), N5(), V1(), V3_DRAFT)
+}
 #: Format of new nodes unless the caller names one.
 DEFAULT_FORMAT: Final[ZarrFormat] = 3
 
 # Documents that make a node of any format, for the message that there is none.
-_ANY_DOCUMENT: Final = "zarr.json, .zarray, .zgroup or meta, nor a document of a 2022 draft"
+_ANY_DOCUMENT: Final = "zarr.json, .zarray, .zgroup or meta, no attributes.json of N5, nor a document of a 2022 draft"
 # Names of the documents of a node in any format; those of a draft lie elsewhere.
 _NAMES: Final = sorted({name for format in FORMATS.values() for name in format.document_names})
 
 
-def check_zarr_format(zarr_format: Any, *, optional: bool = False) -> None:
+def check_zarr_format(zarr_format: Any, *, optional: bool = False, new: bool = False) -> None:
     """Check a ``zarr_format`` argument, which may be None if ``optional``.
+
+    Parameters
+    ----------
+    zarr_format
+        The argument.
+    optional
+        Whether it may be None.
+    new
+        Whether nodes of the format are to be created.
 
     Raises
     ------
     ArgumentError
-        If there is no such format.
+        If there is no such format, or it is not written.
     """
     if optional and zarr_format is None:
         return
-    if not isinstance(zarr_format, int | str) or isinstance(zarr_format, bool) or zarr_format not in FORMATS:
-        expected = '1, 2, "3-draft-2022", 3 or None' if optional else '1, 2, "3-draft-2022" or 3'
-        raise ArgumentError(f"zarr_format must be {expected}, not {zarr_format!r}")
+    format = None
+    if isinstance(zarr_format, int | str) and not isinstance(zarr_format, bool):
+        format = FORMATS.get(zarr_format)  # type: ignore[call-overload]
+    if format is None:
+        *others, last = [1, 2, '"3-draft-2022"', 3] + ['"n5"'] * (not new) + [None] * optional
+        raise ArgumentError(f"zarr_format must be {', '.join(map(str, others))} or {last}, not {zarr_format!r}")
+    if new:
+        check_writable(format, f"zarr_format={zarr_format!r}")
+
+
+def image_attributes(group: GroupMetadata, child: Callable[[str], NodeMetadata | None]) -> dict[str, Any] | None:
+    """Return the attributes of OME-Zarr 0.4 for a group that is an image by other conventions of its format.
+
+    The format of an implicit group is not known, so all are asked. Result and errors are those of
+    :meth:`Format.image_attributes`.
+    """
+    formats = FORMATS.values() if group.implicit else (FORMATS[group.zarr_format],)
+    found = (format.image_attributes(group.attributes, child) for format in formats)
+    return next((attributes for attributes in found if attributes is not None), None)
+
+
+def check_writable(format: Format, what: str) -> None:
+    """Refuse to create or change nodes of a format that is only read; ``what`` begins the message.
+
+    Raises
+    ------
+    ArgumentError
+        If the format is not written.
+    """
+    if not format.features.writable:
+        raise ArgumentError(
+            f"{what}: {format.title} is read, not written; write Zarr, or copy to it: gzarr.copy, `gzarr copy`"
+        )
+
+
+def format_of_copies(zarr_format: ZarrFormat) -> ZarrFormat:
+    """Return the format of copies of a node that name none, and of new arrays like it."""
+    return FORMATS[zarr_format].copied_as or zarr_format
 
 
 def formats_of(zarr_format: ZarrFormat | None) -> tuple[Format, ...]:

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from .chunk_grid import ChunkGrid
 
 #: ``"3-draft-2022"`` means the drafts of version 3 from 2020 to 2022, which share only the number with version 3.
-ZarrFormat: TypeAlias = Literal[1, 2, "3-draft-2022", 3]
+#: ``"n5"`` is no version of Zarr, but read like one.
+ZarrFormat: TypeAlias = Literal[1, 2, "3-draft-2022", 3, "n5"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,26 +36,36 @@ class ChunkKeyEncoding:
     v2              ``0/1``      ``0``            versions 1 and 2
     draft           ``c0/1``     ``c``            drafts of version 3 of 2022
     draft_root      ``c0/1``     ``c0``           earlier drafts, with chunks under ``data/root/``
+    n5              ``1/0``      none             N5, which counts dimensions from the fastest
     ==============  ===========  ===============  ===============================================================
 
     Source: https://zarr-specs.readthedocs.io/en/latest/v3/chunk-key-encodings/index.html
     """
 
-    name: Literal["default", "v2", "draft", "draft_root"]
+    name: Literal["default", "v2", "draft", "draft_root", "n5"]
     separator: Literal["/", "."]
 
     @property
     def prefix(self) -> str:
         """Text before the first coordinate (for one dimension or more)."""
-        if self.name == "v2":
+        if self.name in ("v2", "n5"):
             return ""
         return f"c{self.separator}" if self.name == "default" else "c"
+
+    @property
+    def is_reversed(self) -> bool:
+        """Whether the coordinates in a key begin with that of the last dimension."""
+        return self.name == "n5"
 
     def encode(self, coords: tuple[int, ...]) -> str:
         """Return the key of one chunk, relative to the array's chunk prefix."""
         if not coords:
-            return {"default": "c", "v2": "0", "draft": "c", "draft_root": "c0"}[self.name]
-        return self.prefix + self.separator.join(map(str, coords))
+            return {"default": "c", "v2": "0", "draft": "c", "draft_root": "c0", "n5": "0"}[self.name]
+        return self.prefix + self.separator.join(map(str, self.in_key(coords)))
+
+    def in_key(self, coords: tuple[int, ...]) -> tuple[int, ...]:
+        """Return numbers, one for each dimension, in the order of coordinates in a key; its own inverse."""
+        return coords[::-1] if self.is_reversed else coords
 
 
 @dataclass(frozen=True, slots=True, eq=False)

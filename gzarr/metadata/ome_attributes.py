@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from .model import ZarrFormat
-
 _MEMBER: Final = "ome"
 _OLD, _NEW = "0.4", "0.5"
 #: Parts of an image, one of labels too; each with a member that only this part has.
@@ -32,7 +30,7 @@ class OmeAttributes:
     Parameters
     ----------
     source, target
-        Zarr formats of the hierarchy and of its copy.
+        Versions of OME-Zarr that the formats of the hierarchy and of its copy have; None for none.
 
     Attributes
     ----------
@@ -42,14 +40,17 @@ class OmeAttributes:
         The same for all images of version 0.4 or 0.5, whether they are converted or not.
     """
 
-    def __init__(self, source: ZarrFormat, target: ZarrFormat) -> None:
-        self._upwards = (source, target) == (2, 3)
-        self._downwards = (source, target) == (3, 2)
+    def __init__(self, source: str | None, target: str | None) -> None:
+        self._upwards = (source, target) == (_OLD, _NEW)
+        self._downwards = (source, target) == (_NEW, _OLD)
+        self._target = target
         self._converted: set[str] = set()
         self.axes: dict[str, tuple[str, ...]] = {}
         self.known_axes: dict[str, tuple[str, ...]] = {}
 
-    def of_group(self, path: str, attributes: Mapping[str, Any]) -> Mapping[str, Any]:
+    def of_group(
+        self, path: str, attributes: Mapping[str, Any], described: Mapping[str, Any] | None = None
+    ) -> Mapping[str, Any]:
         """Return the attributes of the copy of a group.
 
         Parameters
@@ -58,11 +59,16 @@ class OmeAttributes:
             Its path; groups come after the ones that contain them.
         attributes
             Its attributes.
+        described
+            Attributes of OME-Zarr 0.4 that stand for other conventions of the source, and take their place.
         """
+        if described is not None:
+            attributes = {**attributes, **described}
+            self.axes.update(_axes_of_levels(path, described))
         self.known_axes.update(_axes_of_levels(path, attributes))
         if isinstance(below := attributes.get(_MEMBER), dict):
             self.known_axes.update(_axes_of_levels(path, below))
-        if self._upwards:
+        if self._upwards or (described is not None and self._target == _NEW):
             parts = self._old_parts(path, attributes)
             if not parts or _MEMBER in attributes:
                 return attributes

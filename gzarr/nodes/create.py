@@ -13,7 +13,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import ArgumentError, MetadataError, NodeNotFoundError, NodeTypeError, StoreError
-from ..metadata.formats import FORMATS, keys_and_prefixes, node_at, node_keys
+from ..metadata.formats import FORMATS, check_writable, keys_and_prefixes, node_at, node_keys
 from ..metadata.model import ArrayMetadata, GroupMetadata
 from ..metadata.to_documents import array_documents, group_documents
 from ..stores.base import ExclusiveStore, SelectiveStore, is_listable, knows_of
@@ -102,6 +102,7 @@ def _parents(
         if node_type == "array":
             raise NodeTypeError(f"'/{group}' in {store!r} is an array; no node can be created below it")
         if not FORMATS[zarr_format].shares_hierarchy(format):
+            check_writable(format, f"'/{path}': the group '/{group}' is one of {format.title}")
             raise ArgumentError(
                 f"'/{path}': the group '/{group}' has Zarr format {format.zarr_format!r}, and all nodes of a hierarchy "
                 f"have the same; pass zarr_format={format.zarr_format!r}"

@@ -5,6 +5,8 @@ a node with a document costs one request. If there is none, one listing tells wh
 a group without a document, implied by the nodes below it. (The drafts of version 3 define implicit groups; directories
 around version 2 arrays look the same.)
 
+N5 has one document, which is requested with the others, or last where each request takes long.
+
 Only then are older formats looked for, in one more request: the documents of a version 1 array, and the entry points
 of the 2022 drafts, which may be at any path above (:mod:`gzarr.nodes.hierarchies`). Once the entry point is known, each
 node of a draft costs one request.
@@ -71,7 +73,7 @@ class NodeReader:
         """Return the node at ``path``, or None if there is none.
 
         Costs one call of the store for a node of version 2 or 3 with a document, and one more for an implicit group.
-        In a remote store, documents of version 3 are looked for first, and then those of version 2.
+        In a remote store, documents of version 3 are looked for first, then those of version 2, and then those of N5.
 
         Parameters
         ----------
@@ -215,7 +217,8 @@ class NodeReader:
             below = key[len(prefix) :]
             parent, _, name = below.rpartition("/")
             if parent and name in wanted:
-                return _implicit_group(wanted[name])
+                # A directory is not of a format that is only read, unless this is one of its hierarchies.
+                return _implicit_group(wanted[name] if wanted[name].features.writable else formats[0])
             chunks = chunks or _CHUNK_BELOW.search(below) is not None
         return _implicit_group(formats[0]) if count == _PROBED_KEYS and chunks else None
 

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import MetadataError, NodeNotFoundError, NodeTypeError
 from ..hierarchy.group import Group
+from ..metadata.formats import image_attributes
 from .metadata.parse import parse
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ..metadata.model import ZarrFormat
+    from ..metadata.model import NodeMetadata, ZarrFormat
     from .metadata.model import OmeMetadata
     from .metadata.problems import Problem
 
@@ -39,9 +40,32 @@ def parsed(attributes: Mapping[str, Any], zarr_format: ZarrFormat) -> OmeMetadat
     return replace(found, version="0.4" if zarr_format == 2 else "0.5", problems=problems)
 
 
+def metadata_of(group: Group) -> OmeMetadata:
+    """Return the OME metadata of a group.
+
+    Costs no request, except where pyramids are images by other conventions: in N5, and for groups without a document,
+    one for each level, and one to see that there is no other.
+
+    Raises
+    ------
+    MetadataError
+        If other conventions are used wrongly.
+    """
+
+    def child(path: str) -> NodeMetadata | None:
+        try:
+            return group[path].metadata
+        except NodeNotFoundError:
+            return None
+
+    attributes = group.metadata.attributes
+    described = image_attributes(group.metadata, child)
+    return parsed(attributes, group.zarr_format) if described is None else parse({**attributes, **described})
+
+
 def read_metadata(group: Group) -> OmeMetadata:
-    """Return the OME metadata of a group; costs no request. Broken rules are warned of."""
-    metadata = parsed(group.metadata.attributes, group.zarr_format)
+    """Return the OME metadata of a group, as :func:`metadata_of`. Broken rules are warned of."""
+    metadata = metadata_of(group)
     broken = [problem for problem in metadata.problems if problem.is_rule]
     if broken:
         warn(f"{place(group)}: {_some(broken)}")

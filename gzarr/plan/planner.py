@@ -252,6 +252,8 @@ def chunk_keys(encoding: ChunkKeyEncoding, prefix: str, chunks: IntArray) -> lis
     n, k = len(chunks), chunks.shape[1]
     if n <= FEW_CHUNKS:
         return [prefix + encoding.encode(tuple(coords)) for coords in chunks.tolist()]
+    if encoding.is_reversed:
+        chunks = chunks[:, ::-1]
     # Text common to all keys is literal; each distinct coordinate is formatted once, not once per chunk.
     literals = [prefix + encoding.prefix]
     tables: list[tuple[list[int], IntArray]] = []

@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import unquote, urlsplit
 
-from ..errors import ArgumentError, GzarrError, NodeNotFoundError, StoreError, UnsupportedError
+from ..errors import ArgumentError, GzarrError, NodeNotFoundError, ReadOnlyError, StoreError, UnsupportedError
 from ..installing import COMMANDS
 from ..plugins import load
 from . import foreign, fsspec_urls, urls, zip_urls
 from .base import ReadableStore, is_listable
 from .fsspec_calls import is_a
+from .keys import join_path, normalize_path
 from .local import LocalStore
 from .memory import MemoryStore
 
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
 StoreLike: TypeAlias = "str | os.PathLike[str] | MutableMapping[str, Any] | ReadableStore"
 
+#: Before a path or URL, as in other programs: N5 is found without it.
+_N5 = "n5://"
 _MODES = ("r", "r+", "a", "w", "w-")
 
 # At least two letters: a single one is a Windows drive.
@@ -44,7 +47,8 @@ def as_store(
     ----------
     store_or_path
         A directory (path or ``file://`` URL), a URL of an object store or a web server, a zip archive in any of them, a
-        URL for fsspec, a mutable mapping of keys to bytes, or a store object, of gzarr or another package.
+        URL for fsspec, any of these after ``n5://``, a mutable mapping of keys to bytes, or a store object, of gzarr or
+        another package.
     mode
         ``"r"`` makes a read-only store; with ``"r"`` and ``"r+"`` the directory must exist. With the others it need
         not; storing the first value creates it.
@@ -69,6 +73,8 @@ def as_store(
     if mode not in _MODES:
         raise ArgumentError(f'mode must be "r", "r+", "a", "w" or "w-", not {mode!r}')
     read_only = mode == "r"
+    if isinstance(store_or_path, str) and store_or_path[: len(_N5)].lower() == _N5:
+        return _n5_store(store_or_path, mode, storage_options)
     if isinstance(store_or_path, (str, os.PathLike)):
         zipped = zip_urls.zip_store(os.fspath(store_or_path), mode, storage_options, as_store, _local_path)
         if zipped is not None:
@@ -190,6 +196,22 @@ def _from_plugin(url: str | bytes, *, read_only: bool) -> ReadableStore | None:
     if not isinstance(store, ReadableStore):
         raise UnsupportedError(f"{what} is faulty: from_url returned {type(store).__name__}, which is not a store")
     return store
+
+
+def _n5_store(text: str, mode: Mode, storage_options: Mapping[str, Any] | None) -> tuple[ReadableStore, str]:
+    """Return the store of ``n5://PATH_OR_URL``, and the path of the node that ``#PATH`` at its end names."""
+    if mode != "r":
+        raise ReadOnlyError(f"{text!r}: N5 is read, not written; write Zarr, or copy to it: gzarr.copy, `gzarr copy`")
+    where, node = text[len(_N5) :], ""
+    if not where:
+        raise ArgumentError(
+            f"{text!r}: after n5:// comes a path or a URL, such as n5://data.n5 or n5://s3://BUCKET/ROOT"
+        )
+    if "#" in where and not _SCHEME.match(where) and not Path(where).exists():
+        where, _, fragment = where.rpartition("#")
+        node = normalize_path(unquote(fragment))
+    store, base = as_store(where, mode, storage_options)
+    return store, join_path(base, node)
 
 
 def _local_path(text: str) -> str:

@@ -27,7 +27,7 @@ from ..hierarchy.array_spec import UNDEFINED, new_metadata
 from ..hierarchy.create_filled import arguments_like
 from ..hierarchy.group import Group, make_node
 from ..metadata.conventions import Conventions, differences
-from ..metadata.formats import FORMATS, check_zarr_format
+from ..metadata.formats import FORMATS, check_zarr_format, format_of_copies
 from ..metadata.model import ArrayMetadata, GroupMetadata
 from ..metadata.to_documents import dump
 from ..nodes.change import delete_node, hold_documents, reader_of, writable
@@ -309,7 +309,7 @@ def copy(
     path, dest_path
         Paths of the node in the source and in the destination. ``path`` is omitted if ``source`` is a node.
     zarr_format
-        Zarr format of the copy; None for that of the source.
+        Zarr format of the copy; None for that of the source, and 3 for N5.
     chunks, shards, codecs
         As for :func:`gzarr.create_array`, or ``"keep"`` for those of the source. In formats without shards, ``"keep"``
         turns inner chunks into chunks. ``chunks`` and ``shards`` may also map names of axes to lengths, such as
@@ -429,12 +429,12 @@ def prepare_copy(
         raise ArgumentError("overwrite erases an existing copy, and resume continues it: pass only one of them")
     if type(budget_bytes) is not int or budget_bytes < 1:
         raise ArgumentError(f"budget_bytes must be a positive integer, not {budget_bytes!r}")
-    check_zarr_format(zarr_format, optional=True)
+    check_zarr_format(zarr_format, optional=True, new=True)
     resolve_device(device)
     check_lengths("chunks", chunks)
     check_lengths("shards", shards)
     root = _open(source, path, source_options, allow_pickle=allow_pickle)
-    target_format = zarr_format or root.zarr_format
+    target_format = zarr_format or format_of_copies(root.zarr_format)
     format = FORMATS[target_format]
     if isinstance(root, Group) and not format.features.groups:
         raise ArgumentError(f"{root.name} is a group, and {format.title} has arrays only; copy its arrays one by one")
@@ -553,8 +553,9 @@ def _as_stored(view: ArrayView) -> ArrayMetadata:
     arguments = arguments_like(view, {"attributes": view.metadata.attributes})
     if arguments["fill_value"] is None:
         arguments["fill_value"] = UNDEFINED
-    keys = view.metadata.chunk_key_encoding
-    return new_metadata("", **arguments, chunk_key_encoding={"name": keys.name, "separator": keys.separator})
+    if FORMATS[view.zarr_format].copied_as is None:
+        arguments["chunk_key_encoding"] = view.metadata.chunk_key_encoding
+    return new_metadata("", **arguments)
 
 
 def _nodes(root: Array | ArrayView | Group) -> Iterator[tuple[str, NodeMetadata]]:

@@ -51,3 +51,21 @@ class CountingStore(MemoryStore):
         if not 0 <= start <= stop <= len(value) or (request.most_nbytes or stop) < stop - start:
             return Answer(None, error=ValueSizeError(f"{key!r} has {len(value)} bytes", key=key))
         return Answer(value[start:stop], version, size=len(value))
+
+
+class CountedDocuments(CountingStore):
+    """A store that also counts requests for documents.
+
+    Attributes
+    ----------
+    documents
+        The keys of each request for whole values, in the order in which they came.
+    """
+
+    def __init__(self, values: dict[str, Any] | None = None) -> None:
+        super().__init__(values)
+        self.documents: list[list[str]] = []
+
+    def get_small_values(self, keys: Sequence[str], most_nbytes: int) -> list[bytes | None]:
+        self.documents.append(list(keys))
+        return super().get_small_values(keys, most_nbytes)

@@ -20,7 +20,7 @@ from unittest import mock
 
 import numpy as np
 import zarr
-from support import servers
+from support import n5_files, servers
 from support.foreign_results import jax_takes_copies, torch_takes_copies
 from support.range_server import range_server
 
@@ -425,6 +425,20 @@ def _new_images(here: Here) -> Iterator[None]:
 
 
 #: By page, or page and heading.
+def _reading(here: Here) -> Iterator[None]:
+    """A pyramid of N5."""
+    data = np.arange(8 * 16 * 16, dtype="u2").reshape(8, 16, 16)
+    store: dict[str, bytes] = {}
+    n5_files.write_group(store, "em", multiScale=True, resolution=[4, 4, 40])
+    n5_files.write_array(store, "em/s0", data, (4, 8, 8))
+    n5_files.write_array(store, "em/s1", data[:, ::2, ::2], (4, 8, 8), downsamplingFactors=[2, 2, 1])
+    n5_files.write_files(store, Path("sample.n5"))
+    yield
+    assert here.names["level"].shape == data.shape
+    assert here.names["image"].scale == (40, 4, 4)
+    assert np.array_equal(_stored("sample.zarr/em/s0"), data)
+
+
 PREPARATIONS: dict[str, Callable[[Here], Iterator[None]]] = {
     "README.md": _readme,
     "README.md#zarr-python": _readme_zarr,
@@ -442,6 +456,7 @@ PREPARATIONS: dict[str, Callable[[Here], Iterator[None]]] = {
     "docs/security.md": _security,
     "docs/stores.md": _stores,
     "docs/errors.md": _data,
+    "docs/reading.md": _reading,
     "docs/gpu.md": _gpu,
     "docs/integrations.md#zarr-python": _zarr,
     "docs/integrations.md#xarray": _xarray,

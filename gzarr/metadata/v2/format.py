@@ -40,6 +40,7 @@ class V2(Format):
     node_documents: ClassVar[tuple[str, ...]] = (".zarray", ".zgroup")
     consolidated_document: ClassVar[str] = ".zmetadata"
     consolidates_own = True
+    ome_version: ClassVar[str] = "0.4"
 
     def node_type(
         self, path: str, found: Mapping[str, bytes], layout: Layout | None = None

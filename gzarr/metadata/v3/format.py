@@ -48,6 +48,7 @@ class V3(Format):
     document_names: ClassVar[tuple[str, ...]] = (_NAME,)
     node_documents: ClassVar[tuple[str, ...]] = (_NAME,)
     consolidated_document: ClassVar[str] = _NAME
+    ome_version: ClassVar[str] = "0.5"
 
     def node_type(
         self, path: str, found: Mapping[str, bytes], layout: Layout | None = None

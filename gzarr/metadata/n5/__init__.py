@@ -1,0 +1,1 @@
+"""N5: https://github.com/saalfeldlab/n5."""
