@@ -336,14 +336,19 @@ def _tensorstore(location: str, zarr_format: ZarrFormat, selection: Selection) -
     ts = importlib.import_module("tensorstore")
     limit = {"limit": _threads()}
     context = {"data_copy_concurrency": limit, "file_io_concurrency": limit, "cache_pool": {"total_bytes_limit": 0}}
+    # The driver depends on the kind of metadata document.
+    names = FORMATS[zarr_format].document_names
+    driver = "zarr3" if "zarr.json" in names else "n5" if "attributes.json" in names else "zarr"
     spec = {
-        # The driver depends on the kind of metadata document.
-        "driver": "zarr3" if "zarr.json" in FORMATS[zarr_format].document_names else "zarr",
+        "driver": driver,
         "kvstore": {"driver": "file", "path": location + "/"},
         "recheck_cached_metadata": False,
         "recheck_cached_data": False,
     }
     opened = ts.open(spec, read=True, context=ts.Context(context)).result()
+    if driver == "n5":
+        # It has the axes as N5 has them.
+        opened = opened.T
     return lambda: np.asarray(opened[selection].read().result())
 
 

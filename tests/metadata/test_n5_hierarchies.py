@@ -252,3 +252,10 @@ def test_dask_and_xarray(tmp_path: Path) -> None:
             again = xr.open_dataset(tmp_path / f"{zarr_format}.zarr", group="data", engine=engine, consolidated=False)
             assert (again["raw"].dims, again["raw"].dtype) == (("z", "y", "x"), np.dtype("u1"))
             same(again["raw"].values, RAW)
+
+
+def test_bench_has_the_axes_of_tensorstore_in_reverse(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    directory = str(write_files(hierarchy(n5="4.0.0"), tmp_path / "x.n5"))
+    assert main(["bench", directory, "--path", "volumes/raw", "--rounds", "1"]) == 0
+    line = next(line for line in capsys.readouterr().out.splitlines() if line.split()[:1] == ["tensorstore"])
+    assert line.endswith("same elements")
