@@ -87,7 +87,7 @@ class Scene:
 
     def __init__(self, image: Any, look: Look) -> None:
         self.image = image
-        self.is_label = image.image_label is not None
+        self.is_label: bool = image.image_label is not None
         if type(look.size) is not int or look.size < 1:
             raise ArgumentError(f"size must be a number of pixels, at least 1, not {look.size!r:.100}")
         self._size = look.size
@@ -103,9 +103,9 @@ class Scene:
         named = image._named(given)
         self._named = {name: self._checked(name, part) for name, part in named.items()}
         self._depth = self._checked_depth(look.z)
-        self.step = 1
+        self.step: int = 1
         self._auto: bool = isinstance(look.level, str) and look.level == "auto"
-        self.level = self._chosen(look.level)
+        self.level: int = self._chosen(look.level)
         self.channels: list[Any] = self._shown_channels()
         array = image.level(self.level)
         if array.dtype.kind not in _KINDS:
