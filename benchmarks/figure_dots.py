@@ -229,8 +229,8 @@ def _peers(result: Result) -> list[Series]:
     known = [
         Series("tensorstore", result.version("tensorstore"), *_TENSORSTORE),
         Series("zarrs", result.version("zarrs"), *_ZARRS),
-        Series("zarr-python fused", f"{zarr}, fused", "square", "c-o"),
         Series("zarr-python", zarr, *_ZARR),
+        Series("zarr-python fused", "its fused pipeline", "square", "c-o"),
     ]
     measured = {name for workload in result.data["workloads"] for name in _medians(workload["rivals"])}
     return [one for one in known if one.key in measured]

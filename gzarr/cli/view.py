@@ -103,7 +103,7 @@ def run(args: argparse.Namespace) -> int:
     GzarrError
         If there is no picture.
     """
-    from ..ome.rendering import written
+    from ..display.png import write_png
 
     shows = args.out is None and not args.json
     if shows and args.graphics == "auto" and not sys.stdout.isatty():
@@ -118,7 +118,7 @@ def run(args: argparse.Namespace) -> int:
     if graphics == "blocks":
         pixels = _fitting(pixels, columns, 2 * max(1, lines - 1))
     if args.out is not None:
-        written(pixels, args.out)
+        write_png(pixels, args.out)
         say(args, f"{args.out}: {pixels.shape[1]} × {pixels.shape[0]}")
     if args.json:
         shape = [int(n) for n in pixels.shape[:2]]

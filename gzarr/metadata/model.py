@@ -61,7 +61,7 @@ class ChunkKeyEncoding:
         """Return the key of one chunk, relative to the array's chunk prefix."""
         if not coords:
             return {"default": "c", "v2": "0", "draft": "c", "draft_root": "c0", "n5": "0"}[self.name]
-        # For small reads, calls of Python count: in_key() is not one of them.
+        # Not by in_key(): every call of Python counts in a small read.
         ordered = coords[::-1] if self.name == "n5" else coords
         return self.prefix + self.separator.join(map(str, ordered))
 

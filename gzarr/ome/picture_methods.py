@@ -56,11 +56,13 @@ class ImagePictures:
         NodeNotFoundError, MetadataError, ChunkError, StoreError, DeviceError
             As for :meth:`read`; also if the file cannot be written.
         """
-        from .rendering import Look, Scene, written
+        from ..display.png import write_png
+        from .coloring import on_host
+        from .rendering import Look, Scene
 
         picture = Scene(self, Look(c=c, z=z, level=level, size=size, others=tuple(selection.items()))).pixels()
         if file is not None:
-            written(picture, file)
+            write_png(on_host(picture), file)
         return picture
 
     def thumbnail(
@@ -93,10 +95,11 @@ class ImagePictures:
         DeviceError
             As for :meth:`render`.
         """
-        from .rendering import Look, Scene, written
+        from ..display.png import write_png
+        from .rendering import Look, Scene
 
         look = Look(c=c, z=z, level=level, size=size, others=tuple(selection.items()))
-        return written(Scene(self, look).small_pixels(size), file)
+        return write_png(Scene(self, look).small_pixels(size), file)
 
 
 class PlatePictures:
@@ -137,11 +140,12 @@ class PlatePictures:
         SelectionError, UnsupportedError, MetadataError, ChunkError, StoreError, DeviceError
             As for :meth:`Image.render`, for the first well that cannot be shown.
         """
+        from ..display.png import write_png
         from .mosaics import plate_pixels
-        from .rendering import Look, written
+        from .rendering import Look
 
         look = Look(c=c, z=z, level=level, size=size, others=tuple(selection.items()))
-        return written(plate_pixels(self, look, field), file)
+        return write_png(plate_pixels(self, look, field), file)
 
 
 class WellPictures:
@@ -175,8 +179,9 @@ class WellPictures:
         ArgumentError, SelectionError, UnsupportedError, MetadataError, ChunkError, StoreError, DeviceError
             As for :meth:`Image.render`.
         """
+        from ..display.png import write_png
         from .mosaics import well_pixels
-        from .rendering import Look, written
+        from .rendering import Look
 
         look = Look(c=c, z=z, level=level, size=size, others=tuple(selection.items()))
-        return written(well_pixels(self, look), file)
+        return write_png(well_pixels(self, look), file)

@@ -15,14 +15,12 @@ Planes are read in slabs of whole chunks along z, so that memory stays bounded b
 from __future__ import annotations
 
 import math
-import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from ..display.png import png
-from ..errors import ArgumentError, StoreError, UnsupportedError
+from ..errors import ArgumentError, UnsupportedError
 from .coloring import composed, default_colors, on_host, painted, rgb_of, smaller, window_of
 from .levels import at_level
 from .nodes import place
@@ -406,36 +404,3 @@ def _without_nan(values: Any) -> Any:
     if values.dtype.kind != "f":
         return values
     return np.where(np.isnan(values), values.dtype.type(-np.inf), values)
-
-
-def written(picture: Any, file: Any) -> bytes:
-    """Return a picture as PNG, which is also written to a file.
-
-    Parameters
-    ----------
-    picture
-        u1 ``(y, x, 3)``, on any device.
-    file
-        Path, or a file that takes bytes; None for neither.
-
-    Raises
-    ------
-    ArgumentError, StoreError
-        If it is none of these, or cannot be written.
-    """
-    data = png(on_host(picture))
-    if file is None:
-        return data
-    if not (hasattr(file, "write") or isinstance(file, str | os.PathLike)):
-        raise ArgumentError(f"file must be a path or a file that takes bytes, not {type(file).__name__}")
-    try:
-        if hasattr(file, "write"):
-            file.write(data)
-        else:
-            with open(file, "wb") as target:  # noqa: PTH123
-                target.write(data)
-    except OSError as error:
-        raise StoreError(f"the picture cannot be written to {file!r}: {error.strerror or error}") from error
-    except TypeError as error:
-        raise ArgumentError(f"file must take bytes: open it with 'wb' ({error})") from error
-    return data

@@ -14,7 +14,6 @@ import PIL.Image
 import pytest
 
 import gzarr
-from gzarr.display.png import png
 from gzarr.errors import ArgumentError, NodeNotFoundError, SelectionError, StoreError, UnsupportedError
 from gzarr.ome import coloring, small_pictures
 from gzarr.ome.metadata.model import Channel, Window
@@ -68,22 +67,6 @@ BOTH = [(100, 3000), (0, 4095)]
 
 
 # -- files
-
-
-@pytest.mark.parametrize("shape", [(1, 1), (3, 5), (64, 33), (200, 1)])
-@pytest.mark.parametrize("kind", ["noise", "flat", "ramp"])
-def test_png(shape: tuple[int, int], kind: str) -> None:
-    pixels = np.zeros((*shape, 3), "u1")
-    if kind == "noise":
-        pixels = np.random.default_rng(0).integers(0, 256, pixels.shape, dtype="u1")
-    elif kind == "ramp":
-        pixels = (pixels + np.arange(shape[0])[:, None, None]).astype("u1")
-    data = png(pixels)
-    np.testing.assert_array_equal(decoded(data), pixels)
-    # Whatever filter is better for it.
-    assert kind == "noise" or len(data) < 100 + pixels.size // 20
-    # Of a view, too.
-    np.testing.assert_array_equal(decoded(png(pixels[::-1, ::-1])), pixels[::-1, ::-1])
 
 
 def test_files(tmp_path: Path) -> None:

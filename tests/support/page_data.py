@@ -424,7 +424,6 @@ def _new_images(here: Here) -> Iterator[None]:
     assert image.labels["nuclei"].image_label.properties == ({"label-value": 1, "class": "mitotic"},)
 
 
-#: By page, or page and heading.
 def _reading(here: Here) -> Iterator[None]:
     """A pyramid of N5."""
     data = np.arange(8 * 16 * 16, dtype="u2").reshape(8, 16, 16)
@@ -439,6 +438,7 @@ def _reading(here: Here) -> Iterator[None]:
     assert np.array_equal(_stored("sample.zarr/em/s0"), data)
 
 
+#: By page, or page and heading.
 PREPARATIONS: dict[str, Callable[[Here], Iterator[None]]] = {
     "README.md": _readme,
     "README.md#zarr-python": _readme_zarr,
