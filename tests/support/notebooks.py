@@ -6,6 +6,9 @@ are neither progress bars, which only slow work has, nor what is said when kerne
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import io
 import json
 import os
 import re
@@ -15,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import nbformat
+import PIL.Image
 from nbclient import NotebookClient
 
 if TYPE_CHECKING:
@@ -89,7 +93,14 @@ def _texts(output: Any) -> list[str]:
 
 
 def _comparable(text: str) -> str:
-    return re.sub(r"[\d.]+ [KMG]?i?B(ytes)?, ratio [\d.]+", "SIZE, ratio RATIO", text)
+    text = re.sub(r"[\d.]+ [KMG]?i?B(ytes)?, ratio [\d.]+", "SIZE, ratio RATIO", text)
+    return re.sub(r"(?<=data:image/png;base64,)[A-Za-z0-9+/=]+", lambda data: _pixels(data[0]), text)
+
+
+def _pixels(data: str) -> str:
+    """Return a digest of a PNG file's pixels: versions of zlib compress them differently."""
+    with PIL.Image.open(io.BytesIO(base64.b64decode(data))) as image:
+        return hashlib.sha256(image.tobytes()).hexdigest()
 
 
 def main(paths: Sequence[str]) -> None:
