@@ -19,6 +19,7 @@ import argparse
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -30,9 +31,31 @@ PART = re.compile(r"^## ([^\n]*)\n(.*?)(?=^## |\Z)", re.DOTALL | re.MULTILINE)
 VOLUMES = ("zarr-python-2", "zarr-python-3")
 #: What a block needs that is not here.
 NEEDED = {'device="cuda")\n': "a GPU", "import torch\n": "PyTorch"}
-#: Commands whose packages are large: pip says what it would install; of packages other than gzarr, without what these
-#: need, since pip reads whole wheels of CUDA's libraries to know that.
+#: Commands whose packages are large. pip would load whole wheels, gigabytes of them, to say what it would install, so
+#: it is asked for the versions of each package.
 LARGE = re.compile(r"cuda|kvikio|nvcomp|torch|jax|jit")
+#: Prints what the command's packages are: of gzarr's extras, what the installed gzarr says that they need.
+REQUIREMENTS = """
+import importlib.metadata, sys
+from pip._vendor.packaging.requirements import Requirement
+for word in sys.argv[1:]:
+    requirement = Requirement(word)
+    if requirement.name == "gzarr":
+        assert requirement.extras <= set(importlib.metadata.metadata("gzarr").get_all("Provides-Extra")), word
+        for text in importlib.metadata.requires("gzarr"):
+            needed = Requirement(text)
+            if any(needed.marker and needed.marker.evaluate({"extra": extra}) for extra in requirement.extras):
+                print(needed.name, needed.specifier)
+    else:
+        print(requirement.name, requirement.specifier)
+"""
+#: Prints the newest of some versions that a specifier allows.
+FITTING = """
+import sys
+from pip._vendor.packaging.specifiers import SpecifierSet
+from pip._vendor.packaging.version import Version
+print(max(SpecifierSet(sys.argv[1]).filter(sys.argv[2:]), key=Version, default=""))
+"""
 
 #: Runs one block after the other, each a line of JSON, and says so after each.
 SESSION = """
@@ -200,6 +223,30 @@ def put_back(work: Path) -> None:
     shutil.copytree(work / "clean", work / "environment", symlinks=True)
 
 
+def find_versions(newcomer: Newcomer, command: str) -> None:
+    """Find versions of the packages that a command would install, for this Python and machine, without loading them."""
+    words = [word for word in shlex.split(command)[2:] if not word.startswith("-")]
+
+    def output(*arguments: str) -> str:
+        done = subprocess.run(arguments, env=newcomer.variables, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise SystemExit(f"error: for {command!r}, {arguments[-1]!r} said:\n{done.stdout}{done.stderr}")
+        return done.stdout
+
+    found = output("python", "-c", REQUIREMENTS, *words).splitlines()
+    if not found:
+        raise SystemExit(f"error: {command!r} would install nothing")
+    for line in found:
+        name, _, wanted = line.partition(" ")
+        versions = (
+            output("pip", "index", "versions", name).partition("Available versions: ")[2].split("\n")[0].split(", ")
+        )
+        fitting = output("python", "-c", FITTING, wanted, *versions).strip()
+        if not fitting:
+            raise SystemExit(f"error: {command!r} needs {line}, and there are {versions}")
+        print(f"{name} {fitting}")
+
+
 def run_commands(newcomer: Newcomer, part: int, count: int) -> None:
     """Run a part of the commands that messages name, as the gzarr that is installed has them."""
     code = "import json, gzarr.installing; print(json.dumps(list(gzarr.installing.COMMANDS.values())))"
@@ -210,8 +257,8 @@ def run_commands(newcomer: Newcomer, part: int, count: int) -> None:
     for command in found[part::count]:
         begin = time.monotonic()
         if LARGE.search(command):
-            dry = "--dry-run" if "gzarr[" in command else "--dry-run --no-deps"
-            newcomer.shell(command.replace("pip install", f"pip install {dry}"), shown="Would install")
+            print(f"$ {command}  # not run: are there such versions?")
+            find_versions(newcomer, command)
         else:
             newcomer.shell(command, shown="Successfully installed")
         print(f"-- {time.monotonic() - begin:.1f} s")
@@ -247,7 +294,7 @@ def main() -> int:
                 put_back(work)
             print(f"-- {time.monotonic() - begin:.1f} s")
     if args.commands:
-        print("== Commands that messages name; of large packages, what pip would install")
+        print("== Commands that messages name; of large packages, the newest versions")
         run_commands(Newcomer(work, args.wheel, work), *args.commands)
     print("== everything on the page works")
     return 0
