@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from ..metadata.chunk_grid import ChunkAxis
     from .axes import InputAxis, Scale
+    from .surroundings import Surroundings
 
     Box = tuple[slice, ...]
 
@@ -32,7 +33,8 @@ class Block:
     boxes
         Its elements in each output.
     halo
-        For each axis of the arrays that the function is given, the elements before and after the block.
+        For each axis of the arrays that the function is given, the elements before and after the block, with those that
+        pad it.
     """
 
     index: tuple[int, ...]
@@ -70,6 +72,8 @@ class OutputBlocks:
         For each of them, the axis of the grid of blocks; None if every block has all of it.
     scales, sources
         For each of them, its scale, and the axis of the inputs that it comes from; None for new ones.
+    surroundings
+        What blocks of the inputs are given beside their own elements.
     """
 
     def __init__(
@@ -78,13 +82,16 @@ class OutputBlocks:
         of: Sequence[int | None],
         scales: Sequence[Scale | None],
         sources: Sequence[int | None],
+        surroundings: Surroundings,
     ) -> None:
         self.blocks: tuple[ChunkAxis, ...] = tuple(blocks)
         self.of: tuple[int | None, ...] = tuple(of)
         self.sources: tuple[int | None, ...] = tuple(sources)
-        self._scales = tuple(scales)
         self.shape: tuple[int, ...] = tuple(axis.size for axis in blocks)
-        self.most_elements: int = math.prod(min(axis.longest, axis.size) for axis in blocks)
+        self._scales = tuple(scales)
+        self._surroundings = surroundings
+        longest = (axis.longest if surroundings.padded else min(axis.longest, axis.size) for axis in blocks)
+        self.most_elements: int = math.prod(longest)
 
     def box(self, index: tuple[int, ...]) -> Box:
         """Return the elements of a block."""
@@ -92,35 +99,52 @@ class OutputBlocks:
         return tuple([slice(*axis.extent(i)) for axis, i in zip(self.blocks, places, strict=True)])
 
     def cut(self, result: Any, block: Block, box: Box, function: str) -> Any:
-        """Return what a function gave for a block without its halo.
+        """Return what a function gave for a block without its halo, and without what pads the block.
 
         Raises
         ------
         ArgumentError
-            If it has neither the shape of the block nor that of the block with its halo.
+            If it has none of the shapes of a result.
         """
         if not hasattr(result, "shape"):
             raise ArgumentError(f"{function} returned {type(result).__name__} for {block}, not an array")
-        shape = tuple([s.stop - s.start for s in box])
-        if tuple(result.shape) == shape:
+        length = tuple([s.stop - s.start for s in box])
+        if tuple(result.shape) == length:
             return result
-        whole: list[int] = []
-        inner = []
-        for scale, source, length in zip(self._scales, self.sources, shape, strict=True):
-            before = after = 0
-            if scale is not None and source is not None:
-                up, down = scale.numerator, scale.denominator
-                before, after = block.halo[source]
-                # A halo that is no multiple of the scale cannot be cut off.
-                before, after = (-1, 0) if before % down else (before * up // down, -(-after * up // down))
-            whole.append(before + length + after)
-            inner.append(slice(before, before + length))
-        if tuple(result.shape) == tuple(whole):
-            return result[tuple(inner)]
-        with_halo = f" or, with the halo, {tuple(whole)}" if tuple(whole) != shape and -1 not in whole else ""
+        longer = self._longer(block, length)
+        for _, shape, begins in longer:
+            if tuple(result.shape) == shape:
+                return result[tuple([slice(begin, begin + n) for begin, n in zip(begins, length, strict=True)])]
+        expected = "".join(f" or, {words}, {shape}" for words, shape, _ in longer if shape != length)
         raise ArgumentError(
-            f"{function} returned an array of shape {tuple(result.shape)} for {block}; expected {shape}{with_halo}"
+            f"{function} returned an array of shape {tuple(result.shape)} for {block}; expected {length}{expected}"
         )
+
+    def _longer(self, block: Block, length: tuple[int, ...]) -> list[tuple[str, tuple[int, ...], tuple[int, ...]]]:
+        """Return the shapes of results that are longer than the block: what they have, and where the block begins."""
+        found = []
+        if self._surroundings.padded:
+            length = tuple(axis.longest for axis in self.blocks)
+            found.append(("padded", length, (0,) * len(length)))
+        halo = self._halo(block)
+        if all(before >= 0 for before, _ in halo):
+            shape = tuple(before + n + after for n, (before, after) in zip(length, halo, strict=True))
+            found.append(("with the halo", shape, tuple(before for before, _ in halo)))
+        return found
+
+    def _halo(self, block: Block) -> list[tuple[int, int]]:
+        """Return the elements of a result before and after the block, along each axis; -1 if they cannot be cut off."""
+        halos = self._surroundings.halos if self._surroundings.padded else block.halo
+        found = []
+        for scale, source in zip(self._scales, self.sources, strict=True):
+            if scale is None or source is None:
+                found.append((0, 0))
+                continue
+            up, down = scale.numerator, scale.denominator
+            before, after = halos[source]
+            # A halo that is no multiple of the scale cannot be cut off.
+            found.append((-1 if before % down else before * up // down, -(-after * up // down)))
+        return found
 
 
 class Grid:
