@@ -42,6 +42,14 @@ class Scale:
         """Return the length of the outputs for one of the inputs."""
         return -(-length * self.numerator // self.denominator)
 
+    def of_halo(self, before: int, after: int) -> tuple[int, int]:
+        """Return the elements of the outputs before and after a block, for those of the inputs.
+
+        Those before it are -1 if they are no whole number.
+        """
+        up, down = self.numerator, self.denominator
+        return -1 if before % down else before * up // down, -(-after * up // down)
+
     def source(self, begin: int, end: int, size: int) -> tuple[int, int]:
         """Return the elements of an input, of ``size`` elements, that an extent of the outputs stands for."""
         up, down = self.numerator, self.denominator

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import ArgumentError
 
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from .surroundings import Surroundings
 
     Box = tuple[slice, ...]
+
+#: What is said of the shape of a result with its halo.
+_WITH_HALO: Final = "with the halo"
 
 
 @dataclass(frozen=True)
@@ -90,7 +93,7 @@ class OutputBlocks:
         self.shape: tuple[int, ...] = tuple(axis.size for axis in blocks)
         self._scales = tuple(scales)
         self._surroundings = surroundings
-        longest = (axis.longest if surroundings.padded else min(axis.longest, axis.size) for axis in blocks)
+        longest = (axis.longest if self.padded else min(axis.longest, axis.size) for axis in blocks)
         self.most_elements: int = math.prod(longest)
 
     def box(self, index: tuple[int, ...]) -> Box:
@@ -120,31 +123,68 @@ class OutputBlocks:
             f"{function} returned an array of shape {tuple(result.shape)} for {block}; expected {length}{expected}"
         )
 
+    def whole(self, result: Any, block: Block, box: Box, function: str) -> Any:
+        """Return what a function gave for a block, which must have the halo.
+
+        Raises
+        ------
+        ArgumentError
+            If it has not.
+        """
+        shape = None
+        for words, shape, _ in self._longer(block, tuple([s.stop - s.start for s in box])):
+            if words == _WITH_HALO and tuple(getattr(result, "shape", ())) == shape:
+                return result
+        given = f"an array of shape {tuple(result.shape)}" if hasattr(result, "shape") else type(result).__name__
+        raise ArgumentError(
+            f"{function} returned {given} for {block}; with blend=, results have the halo, and the shape {shape}"
+        )
+
     def _longer(self, block: Block, length: tuple[int, ...]) -> list[tuple[str, tuple[int, ...], tuple[int, ...]]]:
         """Return the shapes of results that are longer than the block: what they have, and where the block begins."""
         found = []
-        if self._surroundings.padded:
+        if self.padded:
             length = tuple(axis.longest for axis in self.blocks)
             found.append(("padded", length, (0,) * len(length)))
-        halo = self._halo(block)
+        halo = self.halo_of(block)
         if all(before >= 0 for before, _ in halo):
             shape = tuple(before + n + after for n, (before, after) in zip(length, halo, strict=True))
-            found.append(("with the halo", shape, tuple(before for before, _ in halo)))
+            found.append((_WITH_HALO, shape, tuple(before for before, _ in halo)))
         return found
 
-    def _halo(self, block: Block) -> list[tuple[int, int]]:
-        """Return the elements of a result before and after the block, along each axis; -1 if they cannot be cut off."""
-        halos = self._surroundings.halos if self._surroundings.padded else block.halo
-        found = []
-        for scale, source in zip(self._scales, self.sources, strict=True):
-            if scale is None or source is None:
-                found.append((0, 0))
-                continue
-            up, down = scale.numerator, scale.denominator
-            before, after = halos[source]
-            # A halo that is no multiple of the scale cannot be cut off.
-            found.append((-1 if before % down else before * up // down, -(-after * up // down)))
-        return found
+    @property
+    def most_with_halo(self) -> int:
+        """Most elements of a result with its halo."""
+        return math.prod(axis.longest + sum(self.halo_along(d)) for d, axis in enumerate(self.blocks))
+
+    @property
+    def padded(self) -> bool:
+        """Whether blocks at the end of an axis are as long as others."""
+        return self._surroundings.padded
+
+    @property
+    def has_whole_halos(self) -> bool:
+        """Whether halos are whole numbers of elements of the output."""
+        return all(
+            scale is None or source is None or not any(n % scale.denominator for n in self._surroundings.halos[source])
+            for scale, source in zip(self._scales, self.sources, strict=True)
+        )
+
+    def halo_of(self, block: Block) -> list[tuple[int, int]]:
+        """Return the elements of a result before and after a block, along each axis; -1 if they cannot be cut off."""
+        if self.padded:
+            return [self.halo_along(d) for d in range(len(self.blocks))]
+        each = zip(self._scales, self.sources, strict=True)
+        return [
+            (0, 0) if scale is None or source is None else scale.of_halo(*block.halo[source]) for scale, source in each
+        ]
+
+    def halo_along(self, axis: int) -> tuple[int, int]:
+        """Return the elements of a result before and after an inner block; -1 if they cannot be cut off."""
+        scale, source = self._scales[axis], self.sources[axis]
+        if scale is None or source is None:
+            return 0, 0
+        return scale.of_halo(*self._surroundings.halos[source])
 
 
 class Grid:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from ..arrays.device_choice import resolve_device
 from ..engines.cuda.devices import get_device
@@ -15,7 +15,7 @@ from .lengths import block_lengths, names_of_axes
 from .outputs import CreatedOutput, DoneBlocks, NewOutput, Output, make_output, output_shapes
 from .plan import Geometry, block_axes, check_blocks, target_bytes
 from .surroundings import Surroundings
-from .work import BlockWork, most_threads
+from .work import BlockWork, Manner, most_threads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -37,6 +37,7 @@ def map_blocks(
     halo: int | Sequence[int | tuple[int, int]] = 0,
     boundary: Mode | complex | Sequence[Mode | complex | None] | None = "symmetric",
     pad_blocks: bool = False,
+    blend: Literal["hann"] | None = None,
     scale: float | Sequence[float] = 1,
     drop_axis: int | Sequence[int] = (),
     new_axis: int | Sequence[int] = (),
@@ -89,6 +90,12 @@ def map_blocks(
     pad_blocks
         Whether the last blocks along an axis are given as long as all others, as neural networks want: what they lack
         is what ``boundary`` has beyond the end. Results may be as long; what pads them is cut off.
+    blend
+        ``"hann"`` to blend results that overlap, for networks whose results are worse near the ends of a block: results
+        have the halo, and each element is the mean of the results of all blocks that have it, weighted by Hann's window
+        over the block with its halo, along each axis. Results are floating-point numbers. Those of blocks are kept
+        until all that overlap them are computed; the function is called again for those that ``budget_bytes`` has no
+        room for. Not with ``reduce`` and ``client``.
     scale
         Length of the outputs divided by that of the inputs, along each axis or all of them: a whole number, or the
         inverse of one (rounded up).
@@ -158,6 +165,13 @@ def map_blocks(
         raise ArgumentError("function and reduce must be callable")
     if overwrite and resume:
         raise ArgumentError("overwrite=True begins again, and resume=True continues: pass only one of them")
+    if blend not in (None, "hann"):
+        raise ArgumentError(f"blend must be 'hann' or None, not {blend!r}")
+    if blend is not None and (reduce is not None or client is not None):
+        raise ArgumentError(
+            "blend= calls the function once for the elements of several blocks, perhaps again, and in this process: "
+            "leave reduce= and client= out"
+        )
     if type(budget_bytes) is not int or budget_bytes < 1:
         raise ArgumentError(f"budget_bytes must be a positive integer, not {budget_bytes!r}")
     opened_on = device_of(arrays) if device is None else resolve_device(device)
@@ -192,7 +206,8 @@ def map_blocks(
     blocks = block_axes(geometries, inputs, outputs, shapes, lengths, target_bytes(budget_bytes, threads))
     grid = first.grid(blocks, geometries[: len(outputs)], shapes[: len(outputs)])
     axes = [first.axes_of(array, blocks) for array in inputs]
-    work = BlockWork(function, inputs, outputs, grid, axes, device, threads, budget_bytes, reduces=reduce is not None)
+    how = Manner(device, threads, budget_bytes, reduces=reduce is not None, blends=blend is not None)
+    work = BlockWork(function, inputs, outputs, grid, axes, how)
     work.check_apart(resume=resume)
     if resume and reduce is not None:
         raise ArgumentError("resume=True leaves out blocks that are done, and reduce needs the values of all of them")
