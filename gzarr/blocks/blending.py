@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from ..engines.monitor import ReadCancelledError
 from ..errors import ArgumentError
 from .axes import InputAxis
 from .sharing import Piece, SharedPieces
@@ -157,12 +156,7 @@ class Blending:
         finally:
             for piece, _ in claim.new:
                 piece.ready.set()
-        for piece in claim.pieces:
-            piece.ready.wait()
-            if piece.content is None:
-                # The block that was to compute it has failed, with the reason, or was cancelled.
-                raise ReadCancelledError
-        found = {piece.coords: piece.content for piece in claim.pieces}
+        found = {piece.coords: piece.wait() for piece in claim.pieces}
         with memory.current():
             return [self._blended(number, block, found, memory) for number in range(len(self._outputs))], None
 

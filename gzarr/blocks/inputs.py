@@ -11,14 +11,12 @@ import itertools
 import math
 from typing import TYPE_CHECKING, Any
 
-from ..engines.monitor import ReadCancelledError
 from .sharing import Piece, SharedPieces
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ..arrays.exporting import ExportedArray
-    from .assembly import Source
     from .axes import InputAxis, WindowPart
     from .memory import BlockMemory
     from .order import Order
@@ -123,7 +121,7 @@ class Input:
         result = memory.empty(tuple([layout.length for layout in layouts]), self._array.dtype)
         if self._shared:
             self._decode(window, memory)
-            sources = list(map(_of, window.pieces))
+            sources = [piece.wait() for piece in window.pieces]
         else:
             sources = [memory.source(self._read(tuple(part.sources[0] for part in parts), memory))]
         memory.assemble(result, sources, layouts)
@@ -139,7 +137,7 @@ class Input:
         return tuple(slice(*axis.chunks.extent(i)) for axis, i in zip(self._axes, coords, strict=True))
 
     def _decode(self, window: Window, memory: BlockMemory) -> None:
-        """Decode the chunks that are to be decoded for a block, and wait for those that others decode."""
+        """Decode the chunks that are to be decoded for a block."""
         new = window.new
         try:
             if new:
@@ -152,17 +150,6 @@ class Input:
         finally:
             for piece in new:
                 piece.ready.set()
-        for piece in window.pieces:
-            if piece.content is None:
-                piece.ready.wait()
-
-
-def _of(piece: Piece) -> Source:
-    if piece.content is None:
-        # The block that was to decode it has failed, with the reason, or was cancelled.
-        raise ReadCancelledError
-    found: Source = piece.content
-    return found
 
 
 def _shape(box: Box) -> Index:

@@ -10,7 +10,9 @@ from __future__ import annotations
 import itertools
 import math
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
+
+from ..engines import monitor
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -21,7 +23,9 @@ if TYPE_CHECKING:
     Index = tuple[int, ...]
 
 #: Most blocks among which the next user of a piece is looked for.
-_LOOK_AHEAD = 4096
+_LOOK_AHEAD: Final = 4096
+#: Seconds after which a thread that waits looks whether its work was cancelled.
+_LOOK: Final = 0.1
 
 
 class Piece:
@@ -50,6 +54,33 @@ class Piece:
         self.content: Any = None
         self.ready: threading.Event = threading.Event()
 
+    def wait(self) -> Any:
+        """Return its content, once another thread has made it.
+
+        Raises
+        ------
+        ReadCancelledError
+            If it will not be made: the block that was to make it has failed, with the reason, or was never begun.
+        """
+        if self.content is None:
+            wait_for(self.ready)
+        if self.content is None:
+            raise monitor.ReadCancelledError
+        return self.content
+
+
+def wait_for(event: threading.Event) -> None:
+    """Wait for what another thread does, or until all work is cancelled, when that may never be done.
+
+    Raises
+    ------
+    ReadCancelledError
+        If all work is cancelled.
+    """
+    while not event.wait(_LOOK):
+        if (watching := monitor.current()) is not None:
+            watching.check()
+
 
 class SharedPieces:
     """The pieces that are kept.
@@ -61,7 +92,7 @@ class SharedPieces:
     order
         The order of blocks.
     most
-        Most pieces that are kept while no block that has been handed out needs them.
+        Most pieces that are kept, but for those that blocks in progress need.
     """
 
     def __init__(self, axes: Sequence[InputAxis], order: Order, most: int) -> None:
