@@ -12,6 +12,7 @@ import numpy as np
 from ..codecs.codec import ArrayRepresentation
 from ..distinct import distinct
 from ..engines import kernels
+from ..engines.access.shard import Shard
 from ..engines.cpu import effort, native_write, write_threads
 from ..engines.cpu.small_writes import SMALL_BYTES, small_writes_of
 from ..engines.write_request import WriteRequest
@@ -44,6 +45,8 @@ class _Chain(NamedTuple):
     decoding: Decoding
     #: Program of the native loop; None if host threads encode.
     program: EncodingProgram | None
+    #: Layout of the shards; None if chunks are stored values.
+    shard: Shard | None
 
 
 class Writer:
@@ -97,7 +100,8 @@ class Writer:
         chain = self._chains.get(chunk_shape)
         if chain is None:
             decoding = _decoding(self.metadata, chunk_shape)
-            chain = _Chain(decoding, analyse_encoding(decoding.codecs, decoding.chunk, native_write.available()))
+            program = analyse_encoding(decoding.codecs, decoding.chunk, native_write.available())
+            chain = _Chain(decoding, program, Shard.of(decoding.levels[0]) if decoding.levels else None)
         elif self.metadata.chunk_grid.is_regular:
             return chain
         # Several threads may do this at once; at worst, a chain is analysed twice.
@@ -213,12 +217,11 @@ class Writer:
             values, value_of = part.chunks, np.arange(len(part))
             if decoding.levels:
                 level = decoding.levels[0]
-                ratio = np.array([a // b for a, b in zip(level.shard_shape, level.inner_shape, strict=True)], np.int64)
-                values, value_of = distinct_rows(part.chunks // ratio)
+                values, value_of = distinct_rows(level.locate(part.chunks, level.inner_shape)[0])
             request = WriteRequest(
                 node=self._name,
                 store=self._store,
-                levels=decoding.levels,
+                shard=chain.shard,
                 codecs=decoding.codecs,
                 chunk=decoding.chunk,
                 shape=metadata.shape,
@@ -253,7 +256,7 @@ class Writer:
         joined = np.zeros(len(the_plan), np.bool_)
         if the_plan.points is not None or any(table is not None for table in the_plan.tables):
             return joined
-        grid = planned_grid(self.metadata.chunk_grid, request.levels)
+        grid = planned_grid(self.metadata.chunk_grid, () if request.shard is None else (request.shard.level,))
         for i in np.flatnonzero(np.diff(the_plan.piece_offsets) > 1).tolist():
             inside = [end - begin for begin, end in grid.extent(the_plan.chunks[i].tolist())]
             covered = np.zeros(inside, np.bool_)
@@ -332,7 +335,7 @@ def _write(request: WriteRequest, chain: _Chain) -> None:
 
 
 def _write_on_host(request: WriteRequest, chain: _Chain) -> None:
-    decoding, program = chain
+    decoding, program, _ = chain
     if program is None:
         write_threads.write(request)
         return

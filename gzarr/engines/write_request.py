@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from ..codecs.codec import ArrayRepresentation, Codec
-    from ..plan.decode_program import ShardLevel
     from ..plan.keys import ChunkKeys
     from ..plan.planner import Plan
     from ..stores.base import Store
+    from .access.shard import Shard
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -30,8 +30,8 @@ class WriteRequest:
         Path of the array with a leading slash, for error messages.
     store
         Store to write to, and to read from where a stored value is partly changed.
-    levels
-        Shards around the planned chunks, outermost first; empty if each planned chunk is a stored value.
+    shard
+        Layout of the shards around the planned chunks; None if each planned chunk is a stored value.
     codecs
         Codec chain of a planned chunk, in encoding order.
     chunk
@@ -69,7 +69,7 @@ class WriteRequest:
 
     node: str
     store: Store
-    levels: tuple[ShardLevel, ...]
+    shard: Shard | None
     codecs: tuple[Codec, ...]
     chunk: ArrayRepresentation
     shape: tuple[int, ...]

@@ -16,14 +16,12 @@ import numpy as np
 from gzarr_kernels import status as s
 from gzarr_kernels.slots import write as w
 
-from ...codecs.bytes import BytesCodec
-from ...codecs.crc32c import Crc32cCodec
-from ...codecs.sharding import EMPTY
 from ...errors import ChunkWriteError, ReadOnlyError
 from ...plan.keys import ChunkKeys, distinct_rows
 from ...stores.base import RemoteValues, WritableFiles
-from ...stores.buffers import store_parts
+from ...stores.buffers import store_value
 from .. import failures, kernels, pool
+from ..access.shard import NewShard
 from . import effort, old_content
 from .write_job import Job, encode_in_memory
 
@@ -32,7 +30,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from ...plan.decode_program import Decoding, ShardLevel
+    from ...plan.decode_program import Decoding
     from ...plan.encode_program import EncodingProgram
     from ...stores.base import FileWriter
     from ..write_request import WriteRequest
@@ -119,17 +117,10 @@ def _file_writer(request: WriteRequest) -> FileWriter | None:
     """Return the store's file writer, if the compiled loop can write the files itself, or None."""
     if not isinstance(request.store, WritableFiles) or "files" not in available():
         return None
-    if request.levels and not _plain_index(request.levels[0]):
+    shard = request.shard
+    if shard is not None and not (shard.plain and (not shard.checksum or "crc32c" in available())):
         return None
     return request.store.file_writer()
-
-
-def _plain_index(level: ShardLevel) -> bool:
-    """Return whether index entries are stored as they are in memory, followed by at most a crc32c."""
-    first, *rest = level.codec.index_codecs
-    plain = isinstance(first, BytesCodec) and first.endian == "little" and first.stored_dtype is None
-    checked = len(rest) == 1 and isinstance(rest[0], Crc32cCodec) and "crc32c" in available()
-    return plain and (not rest or checked)
 
 
 def _workers(job: Job, request: WriteRequest, tasks: int) -> int:
@@ -212,7 +203,7 @@ def _write_batches(request: WriteRequest, program: EncodingProgram, job: Job) ->
     values = len(job.keys)
     most = max(1, min(BATCH_CHUNKS, BATCH_BYTES // program.most_nbytes))
     # A shard is stored as a whole, and a remote value by a request of its own; others are encoded several at a time.
-    alone = request.levels or isinstance(request.store, RemoteValues)
+    alone = request.shard is not None or isinstance(request.store, RemoteValues)
     step = 1 if alone else max(1, min(most, -(-values // pool.thread_count())))
     batches = -(-values // step)
     done = count()
@@ -223,10 +214,14 @@ def _write_batches(request: WriteRequest, program: EncodingProgram, job: Job) ->
         encoded: list[bytes | None] = []
         for at in range(0, len(rows), most):
             encoded += _encode(request, program, job, rows[at : at + most])
-        if request.levels:
-            values_parts = [_assemble(request.levels[0], job.slot[rows], encoded)]
-        else:
+        if request.shard is None:
             values_parts = [[] if part is None else [part] for part in encoded]
+        else:
+            made = NewShard(request.shard)
+            for entry, part in zip(job.slot[rows].tolist(), encoded, strict=True):
+                if part is not None:
+                    made.add(entry, len(part), part)
+            values_parts = [made.parts()]
         for value, parts in zip(range(begin, end), values_parts, strict=True):
             _store(request, job, value, parts)
             next(done)
@@ -252,23 +247,6 @@ def _encode(request: WriteRequest, program: EncodingProgram, job: Job, rows: Int
     ]
 
 
-def _assemble(level: ShardLevel, slots: IntArray, encoded: list[bytes | None]) -> list[bytes]:
-    """Return the parts of a shard: its inner chunks in the order of the index, and the index first or last."""
-    stored = level.stored_shape
-    index = np.full((int(np.prod(level.codec.chunks_per_shard(stored), dtype=np.int64)), 2), EMPTY, np.uint64)
-    at_start = level.codec.index_location == "start"
-    position = level.codec.index_nbytes(stored) if at_start else 0
-    parts = []
-    for slot, part in zip(slots.tolist(), encoded, strict=True):
-        if part is not None:
-            index[slot] = position, len(part)
-            position += len(part)
-            parts.append(part)
-    if parts:
-        parts.insert(0 if at_start else len(parts), level.codec.encode_index(index, stored).tobytes())
-    return parts
-
-
 # -- one stored value, and its errors
 
 
@@ -276,10 +254,7 @@ def _store(request: WriteRequest, job: Job, value: int, parts: list[bytes]) -> N
     """Store a value, or erase it if there is nothing to store."""
     key = job.keys[value]
     try:
-        if not parts:
-            request.store.erase(key)
-        else:
-            store_parts(request.store, key, parts)
+        store_value(request.store, key, parts)
     # Third-party stores may raise anything.
     except Exception as cause:
         error = _failure(request, job, int(job.rows[job.first[value]]), value, f"the store failed: {cause}")
