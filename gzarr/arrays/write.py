@@ -12,6 +12,7 @@ import numpy as np
 from ..codecs.codec import ArrayRepresentation
 from ..distinct import distinct
 from ..engines import kernels
+from ..engines.access.choose import access_to
 from ..engines.access.shard import Shard
 from ..engines.cpu import effort, native_write, write_threads
 from ..engines.cpu.small_writes import SMALL_BYTES, small_writes_of
@@ -65,6 +66,7 @@ class Writer:
     """
 
     __slots__ = (
+        "_access",
         "_chains",
         "_name",
         "_path",
@@ -80,6 +82,7 @@ class Writer:
         self.metadata: ArrayMetadata = metadata
         self.write_empty_chunks: bool = write_empty_chunks
         self._store = store
+        self._access = access_to(store)
         self._path = path
         self._name = f"/{path}"
         self._prefix = metadata.key_prefix(path)
@@ -101,7 +104,8 @@ class Writer:
         if chain is None:
             decoding = _decoding(self.metadata, chunk_shape)
             program = analyse_encoding(decoding.codecs, decoding.chunk, native_write.available())
-            chain = _Chain(decoding, program, Shard.of(decoding.levels[0]) if decoding.levels else None)
+            shards = [Shard.of(level, level.stored_shape) for level in decoding.levels]
+            chain = _Chain(decoding, program, shards[0] if shards else None)
         elif self.metadata.chunk_grid.is_regular:
             return chain
         # Several threads may do this at once; at worst, a chain is analysed twice.
@@ -193,7 +197,7 @@ class Writer:
                     chain.program,
                     chain.decoding.chunk,
                     self.metadata.absent_value,
-                    self._store,
+                    self._access,
                     self._prefix,
                     self.metadata.chunk_key_encoding,
                     write_empty_chunks=self.write_empty_chunks,
@@ -220,7 +224,7 @@ class Writer:
                 values, value_of = distinct_rows(level.locate(part.chunks, level.inner_shape)[0])
             request = WriteRequest(
                 node=self._name,
-                store=self._store,
+                access=self._access,
                 shard=chain.shard,
                 codecs=decoding.codecs,
                 chunk=decoding.chunk,

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ..plan.keys import ChunkKeys
     from ..plan.planner import Plan
     from ..stores.base import Store
+    from .access.access import Access
     from .access.shard import Shard
 
 
@@ -28,8 +29,8 @@ class WriteRequest:
     ----------
     node
         Path of the array with a leading slash, for error messages.
-    store
-        Store to write to, and to read from where a stored value is partly changed.
+    access
+        Access to the store to write to, and to read from where a stored value is partly changed.
     shard
         Layout of the shards around the planned chunks; None if each planned chunk is a stored value.
     codecs
@@ -68,7 +69,7 @@ class WriteRequest:
     """
 
     node: str
-    store: Store
+    access: Access
     shard: Shard | None
     codecs: tuple[Codec, ...]
     chunk: ArrayRepresentation
@@ -84,3 +85,9 @@ class WriteRequest:
     is_current: Callable[[], bool]
     write_empty_chunks: bool
     level_is_free: bool
+
+    @property
+    def store(self) -> Store:
+        """The store."""
+        store: Store = self.access.store
+        return store

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import errno
 import math
+import os
 from collections import OrderedDict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+from gzarr_kernels import status as codes
 
 from ...codecs.bytes import BytesCodec
 from ...codecs.crc32c import Crc32cCodec
 from ...codecs.sharding import EMPTY
-from ...errors import ValueSizeError
+from ...errors import ChunkDecodeError, ChunkError, ChunkReadError, ValueSizeError
 from ...stores.base import ByteRange
 from ..forks import ForkSafeLock
-from ..request import ABSENT, WHOLE
+from .sources import ABSENT, WHOLE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
@@ -30,6 +33,11 @@ if TYPE_CHECKING:
 
 #: Most bytes of decoded shard indexes that an array keeps.
 CACHE_BYTES = 16 << 20
+
+DANGLING: Final = (
+    "the file is a symbolic link to one that does not exist; fetch its content (git annex get, datalad get), or remove "
+    "the link if the chunk is to be absent"
+)
 
 _cache_lock = ForkSafeLock()
 
@@ -78,10 +86,9 @@ class Shard:
     checksum: bool
 
     @classmethod
-    def of(cls, level: ShardLevel, shard: Sequence[int] | None = None) -> Shard:
-        """Return the layout of the shards of a level, or of the one at some grid coordinates."""
+    def of(cls, level: ShardLevel, shape: tuple[int, ...]) -> Shard:
+        """Return the layout of shards of a level, of some shape."""
         codec = level.codec
-        shape = level.stored_shape if shard is None else level.stored_shape_of(shard)
         first, *rest = codec.index_codecs
         plain = isinstance(first, BytesCodec) and first.endian == "little" and first.stored_dtype is None
         plain &= not rest or (len(rest) == 1 and isinstance(rest[0], Crc32cCodec))
@@ -147,7 +154,7 @@ class Shard:
 
 
 def ranges_in(entries: Index, base: int = 0) -> tuple[IntArray, IntArray]:
-    """Return offsets and sizes, as in :class:`gzarr.engines.request.Sources`, from entries of checked indexes."""
+    """Return offsets and sizes as in :class:`gzarr.engines.access.sources.Sources`, from entries that were checked."""
     absent = entries[:, 0] == EMPTY
     offset = np.where(absent, 0, entries[:, 0].astype(np.int64) + base)
     return offset, np.where(absent, ABSENT, entries[:, 1].astype(np.int64))
@@ -174,7 +181,7 @@ class NewShard:
         """Add inner chunks: their entries, int64 ``(n,)``, their sizes in bytes, and all their bytes."""
         sizes = np.atleast_1d(nbytes)
         ends = self._nbytes + np.cumsum(sizes)
-        self._index[entries, 0], self._index[entries, 1] = ends - sizes, sizes
+        self._index[np.atleast_1d(entries)] = np.stack([ends - sizes, sizes], axis=1)
         if len(ends):
             self._nbytes = int(ends[-1])
             self._parts.append(body)
@@ -236,3 +243,21 @@ class ShardIndexCache:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return ShardIndexCache, (self._limit,)
+
+
+def index_failure(code: int, detail: int) -> tuple[type[ChunkError], str]:
+    """Return class and reason of the error for the status of a shard's index other than success."""
+    if code == codes.IO_ERROR:
+        return ChunkReadError, f"the index of its shard cannot be read: {system_error(detail)}"
+    if code == codes.DANGLING_LINK:
+        return ChunkReadError, DANGLING
+    if code == codes.SHORT_READ:
+        return ChunkDecodeError, f"its shard has {detail} bytes, fewer than its index should have: truncated"
+    if code == codes.BAD_CHECKSUM:
+        return ChunkDecodeError, "the index of its shard does not match its crc32c checksum: corrupt or truncated"
+    return ChunkReadError, f"the index of its shard cannot be read (status {code})"
+
+
+def system_error(code: int) -> str:
+    """Return what the system says of an error."""
+    return f"{os.strerror(code)} ({errno.errorcode.get(code, code)})"

@@ -70,7 +70,7 @@ class Gathering:
 
     def __init__(self, arrays: Sequence[Pieces]) -> None:
         self._gather = kernels.entry("batch", "gather_rows")
-        from .job_slots import BatchSlots
+        from ..job_slots import BatchSlots
 
         self._slots = slots = BatchSlots()
         self._rows = [pieces.row for pieces in arrays]

@@ -18,7 +18,6 @@ from gzarr_kernels.slots import write as w
 
 from ...errors import ChunkWriteError, ReadOnlyError
 from ...plan.keys import ChunkKeys, distinct_rows
-from ...stores.base import RemoteValues, WritableFiles
 from ...stores.buffers import store_value
 from .. import failures, kernels, pool
 from ..access.shard import NewShard
@@ -115,12 +114,12 @@ def write(
 
 def _file_writer(request: WriteRequest) -> FileWriter | None:
     """Return the store's file writer, if the compiled loop can write the files itself, or None."""
-    if not isinstance(request.store, WritableFiles) or "files" not in available():
+    if "files" not in available():
         return None
     shard = request.shard
     if shard is not None and not (shard.plain and (not shard.checksum or "crc32c" in available())):
         return None
-    return request.store.file_writer()
+    return request.access.file_writer()
 
 
 def _workers(job: Job, request: WriteRequest, tasks: int) -> int:
@@ -203,7 +202,7 @@ def _write_batches(request: WriteRequest, program: EncodingProgram, job: Job) ->
     values = len(job.keys)
     most = max(1, min(BATCH_CHUNKS, BATCH_BYTES // program.most_nbytes))
     # A shard is stored as a whole, and a remote value by a request of its own; others are encoded several at a time.
-    alone = request.shard is not None or isinstance(request.store, RemoteValues)
+    alone = request.shard is not None or request.access.remote
     step = 1 if alone else max(1, min(most, -(-values // pool.thread_count())))
     batches = -(-values // step)
     done = count()
@@ -228,7 +227,7 @@ def _write_batches(request: WriteRequest, program: EncodingProgram, job: Job) ->
 
     try:
         held = step * program.most_nbytes * max(-(-len(job.rows) // values), 1)
-        pool.each_value(request.store, write_batch, batches, held, _workers(job, request, batches))
+        request.access.each_value(write_batch, batches, held, _workers(job, request, batches))
     except ChunkWriteError as error:
         raise failures.with_count(error, next(done), values) from error.__cause__
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from ...plan.encode_program import EncodingProgram
     from ...stores.base import ByteRange
     from ..access.shard import Shard
+    from ..job_slots import WriteSlots
     from ..write_request import WriteRequest
 
     IntArray = npt.NDArray[np.int64]
@@ -86,6 +87,12 @@ class OldContent:
         if shards is not None:
             shards = OldShards(shards.files[values], shards.offset[rows], shards.nbytes[rows])
         return replace(self, rows=self.rows[rows], slot=self.slot[rows], needed=self.needed[rows], shards=shards)
+
+    def set(self, slots: WriteSlots) -> None:
+        """Have a job keep it, for rows in its order."""
+        slots.set_old(self.needed, self.program.words, self.program.operations, self.most_encoded)
+        if self.shards is not None:
+            slots.set_old_shards(self.shards.files, self.shards.offset, self.shards.nbytes)
 
 
 def can_be_changed(request: WriteRequest, program: EncodingProgram, decoding: Decoding) -> bool:

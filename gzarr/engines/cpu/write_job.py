@@ -12,10 +12,11 @@ from gzarr_kernels.operations import OPERATIONS
 from gzarr_kernels.slots import encode
 from gzarr_kernels.slots import write as w
 
-from ...plan.keys import ChunkKeys, file_prefix
+from ...plan.keys import ChunkKeys
 from .. import kernels, pool
+from ..access.files import set_chunk_files
+from ..job_slots import WriteSlots, piece_columns
 from ..kernels import address
-from .job_slots import WriteSlots, piece_columns
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -130,7 +131,7 @@ class Job:
             int64 ``(2,)``: rows taken, and whether one has failed.
         """
         slots, keys = self.slots, self.keys
-        values, k = keys.chunks.shape
+        values = len(keys)
         counts = np.diff(self.first)
         shared = np.zeros(2, np.int64)
         state = np.zeros((values, w.STATE_SIZE), np.int64)
@@ -145,9 +146,8 @@ class Job:
         slots.set_rows(len(self.rows), shared, self.rows[taken])
         slots.set_values(state, self.value[taken], turn[taken], self.slot[taken])
         if self._old is not None:
-            slots.set_old(self._old.of(taken))
-        prefix = np.frombuffer(file_prefix(writer.root, keys.prefix, keys.encoding, k), np.uint8)
-        slots.set_files(prefix, keys.chunks, k, ord(keys.encoding.separator))
+            self._old.of(taken).set(slots)
+        set_chunk_files(slots, writer.root, keys)
         shard = request.shard
         slab = 0 if shard is not None else planes_of_slab(self._program, request.chunk.nbytes)
         temporary = np.frombuffer(os.fsencode(writer.temporary_prefix()), np.uint8)

@@ -15,7 +15,6 @@ from ...codecs.buffers import flat
 from ...codecs.chain import decode_chain, encode_chain
 from ...errors import ChunkDecodeError, ChunkError, ChunkReadError, ChunkWriteError
 from ...stores import locks
-from ...stores.base import PresenceStore
 from ...stores.buffers import store_value
 from .. import failures, pool
 from ..access.shard import NewShard, ranges_in
@@ -64,7 +63,7 @@ def write(request: WriteRequest, rows: IntArray | None = None, *, already: int =
 
     try:
         held = request.chunk.nbytes * max(-(-len(rows) // max(len(groups), 1)), 1)
-        pool.each_value(request.store, write_value, len(groups), held, pool.thread_count())
+        request.access.each_value(write_value, len(groups), held, pool.thread_count())
     except ChunkError as error:
         # Only now have the other threads finished the values that they were writing.
         raise failures.with_count(error, already + next(done), already + len(groups)) from error.__cause__
@@ -204,8 +203,8 @@ def kept_in_part(request: WriteRequest, values: IntArray) -> npt.NDArray[np.bool
     """
     kept = request.beyond[values]
     some = np.flatnonzero(kept)
-    if len(some) and isinstance(request.store, PresenceStore):
-        kept[some] = request.store.contains([request.keys[value] for value in values[some].tolist()])
+    if len(some):
+        kept[some] = request.access.contains([request.keys[value] for value in values[some].tolist()])
     return np.zeros_like(kept) if kept.any() and request.is_current() else kept
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from support.watched_device import WatchedDevice
 
-    from gzarr.engines.request import ReadRequest
+    from gzarr.engines.access.access import ReadRequest
 
 SHAPE, CHUNKS = (300, 250), (128, 128)
 #: Of a chunk of 4-byte elements: the least that goes past the host.
