@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from gzarr_kernels import status as codes
 
-from ...codecs.sharding import EMPTY
+from ...codecs.sharding import EMPTY, outside
 from ...distinct import distinct
 from ...errors import ChunkDecodeError, ChunkError, ChunkReadError, ValueSizeError
 from ...plan.keys import ChunkKeys, distinct_rows
@@ -319,12 +319,8 @@ class Locator:
             size = file_nbytes[which].astype(np.uint64)
             code = status[which, 0]
             # Entries are undefined, and may look like those of absent chunks, where the index could not be read.
-            absent = (code == 0) & (found[:, 0] == EMPTY) & (found[:, 1] == EMPTY)
-            absent |= code == codes.ABSENT
-            # Both terms are compared with the size first, so that their sum cannot wrap around.
-            inside = (found[:, 0] <= size) & (found[:, 1] <= size)
-            inside &= np.where(inside, found[:, 0] + found[:, 1], np.uint64(0)) <= size
-            bad = ~absent & ((code != 0) | ~inside)
+            found[code != 0] = EMPTY
+            bad = ((code != 0) & (code != codes.ABSENT)) | outside(found, size)
             if bad.any():
                 i = int(np.argmax(bad))
                 kind: type[ChunkError] = ChunkDecodeError
@@ -333,6 +329,5 @@ class Locator:
                 if code[i]:
                     kind, reason = index_failure(*status[which[i]].tolist())
                 raise self._failure(kind, plan, int(every[rows[i]]), keys, key_of, reason)
-            found[absent] = EMPTY
             offset[rows], nbytes[rows] = ranges_in(found)
         return offset, nbytes

@@ -291,18 +291,24 @@ class Fetching:
 
     def _parts(self, span: int, rows: IntArray, answer: Answer) -> list[Any]:
         """Return the encoded bytes of the chunks of a span."""
-        size = int(self._spans.nbytes[span])
+        return self._found(rows, int(self._spans.offset[span]), int(self._spans.nbytes[span]), answer)
+
+    def _found(self, rows: IntArray, base: int, size: int, answer: Answer) -> list[Any]:
+        """Return the encoded bytes of some chunks, from the answer to a request for a byte range of their value."""
         if answer.error is not None:
             if len(rows) > 1 and size != IN_SHARD and isinstance(answer.error, ValueSizeError):
                 # One at a time, to find the chunk whose range is wrong.
                 return [self._alone(row) for row in rows.tolist()]
             raise self._request.store_failure(int(rows[0]), answer.error) from answer.error
+        sources = self._request.sources
         if answer.value is None:
-            self._refuse_absent(int(rows[0]))
+            if sources.packing is not None:
+                # Chunks are in a value that exists, as its directory was read.
+                erased = ValueReplacedError(f"{sources.keys[0]!r} of {self._store!r} was erased meanwhile")
+                raise self._request.store_failure(int(rows[0]), erased) from erased
             return [None] * len(rows)
         if size == WHOLE:
             return [answer.value]
-        sources, base = self._request.sources, int(self._spans.offset[span])
         if size == IN_SHARD:
             assert sources.find_in_shard is not None
             sources.find_in_shard(rows, answer)
@@ -325,18 +331,7 @@ class Fetching:
         sources = self._request.sources
         index, offset, nbytes = int(sources.key_index[row]), int(sources.offset[row]), int(sources.nbytes[row])
         answer = answers(self._store, [request_for(sources, index, offset, nbytes, self._request.most_encoded)])[0]
-        if answer.error is not None:
-            raise self._request.store_failure(row, answer.error) from answer.error
-        if answer.value is None:
-            self._refuse_absent(row)
-            return None
-        return self._unwrapped(row, memoryview(answer.value))
-
-    def _refuse_absent(self, row: int) -> None:
-        """Raise an error if chunks are in a value that exists, as its directory was read."""
-        if self._request.sources.packing is not None:
-            erased = ValueReplacedError(f"{self._request.sources.keys[0]!r} of {self._store!r} was erased meanwhile")
-            raise self._request.store_failure(row, erased) from erased
+        return self._found(np.array([row]), offset, nbytes, answer)[0]
 
     # -- in I/O threads
 
@@ -449,17 +444,12 @@ def _checked(request: Request, answer: Answer) -> Answer:
         return answer
     nbytes, length = memoryview(answer.value).nbytes, request.byte_range.length
     if length is not None and nbytes != length:
-        error = ValueSizeError(
-            f"the store returned {nbytes} bytes of {request.key!r}, expected {length}", key=request.key
-        )
-        return Answer(None, error=error)
-    if request.most_nbytes is not None and nbytes > request.most_nbytes:
-        error = ValueSizeError(
-            f"{request.key!r} has {nbytes} bytes; a chunk of this array has at most {request.most_nbytes}",
-            key=request.key,
-        )
-        return Answer(None, error=error)
-    return answer
+        wrong = f"the store returned {nbytes} bytes of {request.key!r}, expected {length}"
+    elif request.most_nbytes is not None and nbytes > request.most_nbytes:
+        wrong = f"{request.key!r} has {nbytes} bytes; a chunk of this array has at most {request.most_nbytes}"
+    else:
+        return answer
+    return Answer(None, error=ValueSizeError(wrong, key=request.key))
 
 
 class Parts:
