@@ -16,7 +16,7 @@ from ...stores.base import ByteRange, PresenceStore, SizedStore, VersionedStore,
 from .. import pool
 from ..monitor import spent
 from .shard import ShardIndexCache
-from .sources import ABSENT, WHOLE
+from .sources import WHOLE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
@@ -266,18 +266,18 @@ class Access:
         StoreError
             If the store fails, or returns fewer or more bytes than requested.
         """
-        spans = sources.join(rows[sources.nbytes[rows] != ABSENT], gap_bytes=0, most_bytes=1 << 62)
         found: dict[int, Any] = {}
-        ranges: list[tuple[IntArray, str, ByteRange]] = []
-        columns = zip(spans.key_index.tolist(), spans.offset.tolist(), spans.nbytes.tolist(), strict=True)
-        for i, (key_index, offset, nbytes) in enumerate(columns):
+        for row in rows[sources.nbytes[rows] == WHOLE].tolist():
             if monitor is not None:
                 monitor.check()
-            some, key = spans.of(i), sources.keys[key_index]
-            if nbytes == WHOLE:
-                found[int(some[0])] = self._whole(key, most_encoded)
-            else:
-                ranges.append((some, key, ByteRange(offset, nbytes)))
+            found[row] = self._whole(sources.keys[int(sources.key_index[row])], most_encoded)
+        ranges: list[tuple[IntArray, str, ByteRange]] = []
+        some = rows[sources.nbytes[rows] >= 0]
+        if len(some):
+            spans = sources.join(some, gap_bytes=0, most_bytes=1 << 62)
+            columns = zip(spans.key_index.tolist(), spans.offset.tolist(), spans.nbytes.tolist(), strict=True)
+            for i, (key_index, offset, nbytes) in enumerate(columns):
+                ranges.append((spans.of(i), sources.keys[key_index], ByteRange(offset, nbytes)))
         parts = self.store.get_partial_values([(key, where) for _, key, where in ranges]) if ranges else []
         for (some, key, where), part in zip(ranges, parts, strict=True):
             if part is None:

@@ -21,7 +21,7 @@ from ..forks import ForkSafeLock
 from .sources import ABSENT, WHOLE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Sequence
+    from collections.abc import Callable, Hashable, Iterable, Sequence
 
     import numpy.typing as npt
     from typing_extensions import Buffer
@@ -177,14 +177,15 @@ class NewShard:
         self._nbytes = shard.index_nbytes if shard.at_start else 0
         self._parts: list[Any] = []
 
-    def add(self, entries: IntArray | int, nbytes: IntArray | int, body: Buffer) -> None:
-        """Add inner chunks: their entries, int64 ``(n,)``, their sizes in bytes, and all their bytes."""
-        sizes = np.atleast_1d(nbytes)
-        ends = self._nbytes + np.cumsum(sizes)
-        self._index[np.atleast_1d(entries)] = np.stack([ends - sizes, sizes], axis=1)
-        if len(ends):
+    def add(
+        self, entries: Sequence[int] | IntArray, nbytes: Sequence[int] | IntArray, bodies: Iterable[Buffer]
+    ) -> None:
+        """Add inner chunks: their entries, ``(n,)``, their sizes in bytes, and all their bytes, in parts."""
+        if len(entries):
+            ends = self._nbytes + np.cumsum(nbytes)
+            self._index[entries] = np.stack([ends - nbytes, nbytes], axis=1)
             self._nbytes = int(ends[-1])
-            self._parts.append(body)
+            self._parts.extend(bodies)
 
     def parts(self) -> list[Any]:
         """Return the bytes of the shard, in parts; none if it has no inner chunks."""

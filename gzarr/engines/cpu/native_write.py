@@ -217,9 +217,10 @@ def _write_batches(request: WriteRequest, program: EncodingProgram, job: Job) ->
             values_parts = [[] if part is None else [part] for part in encoded]
         else:
             made = NewShard(request.shard)
-            for entry, part in zip(job.slot[rows].tolist(), encoded, strict=True):
-                if part is not None:
-                    made.add(entry, len(part), part)
+            slots = job.slot[rows].tolist()
+            stored = [(slot, len(part), part) for slot, part in zip(slots, encoded, strict=True) if part is not None]
+            if stored:
+                made.add(*zip(*stored, strict=True))
             values_parts = [made.parts()]
         for value, parts in zip(range(begin, end), values_parts, strict=True):
             _store(request, job, value, parts)

@@ -181,9 +181,8 @@ def _shard(
     for row, entry, new in zip(rows.tolist(), entries, replaced_rows(request, rows).tolist(), strict=True):
         parts[entry] = _changed(request, row, key, fill, None if new else parts.get(entry))
     made = NewShard(shard)
-    for entry, part in sorted(parts.items()):
-        if part is not None:
-            made.add(entry, part.size, part.data)
+    stored = [(entry, parts[entry]) for entry in sorted(parts) if parts[entry] is not None]
+    made.add([entry for entry, _ in stored], [part.size for _, part in stored], [part.data for _, part in stored])
     return made.parts()
 
 

@@ -343,7 +343,7 @@ class _Writing:
         here = np.flatnonzero(encoded.nbytes[begin:end]) + begin
         body = self._bytes(encoded, begin, end)
         # Another wave reuses the memory before the shard is complete.
-        shard.made.add(self._inner[rows[here]], encoded.nbytes[here], body.tobytes() if shard.missing else body)
+        shard.made.add(self._inner[rows[here]], encoded.nbytes[here], [body.tobytes() if shard.missing else body])
         if shard.missing:
             return None
         del self._shards[value]
