@@ -128,7 +128,7 @@ def test_what_climate_archives_have_is_compiled(dtype: str, filters: list[Any], 
         path = str(tmp_path / order)
         theirs = zarr.create_array(
             path, shape=numbers_.shape, chunks=(20, 32), dtype=dtype, zarr_format=2, filters=filters, order=order,
-            compressors=numcodecs.Blosc("lz4"),
+            compressors=None if len(filters) > 1 else numcodecs.Blosc("lz4"),
         )  # fmt: skip
         theirs[...] = numbers_
         ours = gzarr.open_array(path, device="cpu")
