@@ -84,7 +84,9 @@ def _make(view: Any, kind: Any, width: int) -> Any:
     ones = sum(1 << (8 * width * i) for i in range(in_word))
 
     @part
-    def row_runs(address: int, n: int, background: Any, by_value: int, begins: int, ends: int, at: int, most: int) -> int:
+    def row_runs(
+        address: int, n: int, background: Any, by_value: int, begins: int, ends: int, at: int, most: int
+    ) -> int:
         """Store the runs of a row from run ``at`` on; return the next run, -1 if there is no room."""
         s = view(address)
         first = i32(begins)
@@ -165,9 +167,7 @@ def _make(view: Any, kind: Any, width: int) -> Any:
         starts[0] = 0
         for row in range(j[ROWS]):
             at = int64(starts[row])
-            end = row_runs(
-                j[SOURCE] + row * n * width, n, background, j[BY_VALUE], j[BEGINS], j[ENDS], at, j[CAPACITY]
-            )
+            end = row_runs(j[SOURCE] + row * n * width, n, background, j[BY_VALUE], j[BEGINS], j[ENDS], at, j[CAPACITY])
             if end < 0:
                 j[RUNS] = -1
                 return
