@@ -58,7 +58,8 @@ class Components:
     def __init__(self, block: npt.NDArray[Any], background: int, *, by_value: bool, connectivity: int) -> None:
         if block.size >= MOST_ELEMENTS:
             raise ArgumentError(
-                f"a block of shape {block.shape} has more than {MOST_ELEMENTS - 1} elements; pass block= for smaller ones"
+                f"a block of shape {block.shape} has more than {MOST_ELEMENTS - 1} elements; pass block=, for smaller "
+                "ones"
             )
         # Where the kernel reads; this holds it.
         self._block = bits_of(block)

@@ -13,7 +13,8 @@ ROWS = 5
 LENGTH = 6
 #: Address of scratch memory for one coordinate along each of those axes.
 COORDS = 7
-#: Address of the table of hashes (int64: 0, or a number from 1), and its length, a power of two, at least twice CAPACITY.
+#: Address of the table of hashes (int64: 0, or a number from 1), and its length, a power of two of at least twice
+#: CAPACITY.
 TABLE = 8
 TABLE_SIZE = 9
 #: Most labels that there is memory for; then addresses, with an item for each label in the order of first elements:
