@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from ..arrays.device_choice import resolve_device
 from ..engines.cuda.devices import get_device
 from ..errors import ArgumentError
-from ..tools.processes import as_executor
+from ..tools.processes import as_executor, check_shared
 from ..windows.inputs import array_of, device_of, names_of
 from .arguments import broadcast
 from .lengths import block_lengths, names_of_axes
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from concurrent.futures import Executor
 
-    from ..arrays.exporting import ExportedArray
+    from ..arrays.array import Array
+    from ..arrays.view import ArrayView
     from ..metadata.chunk_grid import ChunkAxis
     from ..windows.inputs import Input
 
@@ -48,7 +49,7 @@ class PlannedCall:
         Whether blocks that are stored are done.
     """
 
-    inputs: list[ExportedArray]
+    inputs: list[Array | ArrayView]
     planned: list[Any]
     outputs: list[Any]
     geometries: list[Geometry]
@@ -99,6 +100,15 @@ class PlannedCall:
             work.make(self.planned)
         return work
 
+    def on_device(self, device: str) -> PlannedCall:
+        """Return the same call with blocks on another device."""
+        return replace(self, inputs=[array._on_device(device) for array in self.inputs], device=device)
+
+    def without_halo(self) -> PlannedCall:
+        """Return the same call whose blocks are given nothing beside their own elements."""
+        plain = Surroundings.of(len(self.geometries[0].common), 0, None, padded=False)
+        return replace(self, geometries=[replace(one, surroundings=plain) for one in self.geometries])
+
     def check_created(self) -> None:
         """Refuse locations where outputs cannot be created, or where that would erase an input."""
         for one in self.planned:
@@ -110,6 +120,8 @@ class PlannedCall:
         if client is None:
             return None
         executor = as_executor(client)
+        for array in self.inputs:
+            check_shared(array.store, array.name)
         for work in works:
             work.check_shared(self.outputs)
             work.check_pickled()
