@@ -108,7 +108,7 @@ def join(
     (array([0, 1, 1, 1, 1, 0, 2, 0], dtype=uint32), 2)
     """
     check_overlap(threshold, measure)
-    output = label_output(out, dtype)
+    output = label_output(out, dtype, resume=resume)
     opened = array_of(labels, "cpu", _WANTED)._on_device("cpu")
     if opened.dtype.kind not in "iu" or not opened.ndim:
         raise ArgumentError(f"{opened.name} has elements of {opened.dtype}, shape {opened.shape}; join takes labels")

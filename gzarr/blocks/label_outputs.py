@@ -23,13 +23,15 @@ if TYPE_CHECKING:
 _TYPES: Final = (np.dtype(np.uint32), np.dtype(np.uint64))
 
 
-def label_output(out: Any, dtype: Any) -> Output:
+def label_output(out: Any, dtype: Any, *, resume: bool) -> Output:
     """Return the output for labels; refuse one that cannot hold them.
 
     Parameters
     ----------
     out, dtype
         Arguments of :func:`gzarr.blocks.label`.
+    resume
+        Whether it says which blocks are done.
 
     Raises
     ------
@@ -46,6 +48,8 @@ def label_output(out: Any, dtype: Any) -> Output:
         wanted = np.dtype(object)
     if wanted not in _TYPES:
         raise ArgumentError(f"dtype must be 'uint32' or 'uint64', for labels, not {given!r}")
+    if resume and (output.target is None or isinstance(output.target, np.ndarray)):
+        raise ArgumentError("resume=True needs an output that is stored: pass an array or a store as out=")
     own = getattr(output.target, "dtype", None)
     if own is not None and np.dtype(own).kind not in "iu":
         raise ArgumentError(f"out= has elements of {own}; labels are integers")
@@ -97,7 +101,8 @@ def finish(
     if numbers is not None:
         # An array that is created has the type that was wanted.
         numbers.check_fits(np.dtype(output.data_type if isinstance(output, NewOutput) else output.dtype))
-    with closing(work.values(call.done(work), executor, progress=progress)) as values:
+    stored = isinstance(output, ExportedArray)
+    with closing(work.values(call.done(work) if stored else None, executor, progress=progress)) as values:
         for _ in values:
             pass
     (made,) = work.outputs

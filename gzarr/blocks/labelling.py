@@ -149,7 +149,7 @@ def label(
         raise ArgumentError("function must be callable")
     if function is None and scratch is not None:
         raise ArgumentError("scratch= is for the instances that function= returns")
-    output = label_output(out, dtype)
+    output = label_output(out, dtype, resume=resume and scratch is None)
     check_overlap(threshold, measure)
     call = plan_call(
         arrays,

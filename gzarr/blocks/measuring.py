@@ -136,8 +136,9 @@ class _Table:
         Number of elements, int64 ``(n,)``.
     sums, boxes
         Sums of coordinates, int64 ``(n, ndim)``, and begin and end along each axis, int64 ``(n, ndim, 2)``.
-    totals, squares
-        Sum of the elements of each image, and of the squares of their differences to the mean, float64 ``(images, n)``.
+    shifts, totals, squares
+        Of each image an element, the sum of the differences to it, and of the squares of the differences to the mean,
+        float64 ``(images, n)``.
     least, most
         Extremes, float64 ``(images, n)``.
     """
@@ -146,6 +147,7 @@ class _Table:
     areas: npt.NDArray[np.int64]
     sums: npt.NDArray[np.int64]
     boxes: npt.NDArray[np.int64]
+    shifts: npt.NDArray[np.float64]
     totals: npt.NDArray[np.float64]
     squares: npt.NDArray[np.float64]
     least: npt.NDArray[np.float64]
@@ -159,13 +161,16 @@ class _Table:
         areas, sums = np.zeros(n, np.int64), np.zeros((n, ndim), np.int64)
         boxes = np.empty((n, ndim, 2), np.int64)
         boxes[..., 0], boxes[..., 1] = np.iinfo(np.int64).max, 0
-        totals, squares = np.zeros((images, n)), np.zeros((images, n))
+        shifts, totals, squares = (np.zeros((images, n)) for _ in range(3))
         least, most = np.full((images, n), np.inf), np.full((images, n), -np.inf)
         # Of those that both have, what their means differ by.
         _, a, b = np.intersect1d(self.labels, other.labels, assume_unique=True, return_indices=True)
         n_a, n_b = self.areas[a].astype(np.float64), other.areas[b].astype(np.float64)
-        apart = other.totals[:, b] / n_b - self.totals[:, a] / n_a
+        shift = other.shifts[:, b] - self.shifts[:, a]
+        apart = shift + (other.totals[:, b] / n_b - self.totals[:, a] / n_a)
         squares[:, own[a]] = apart**2 * (n_a * n_b / (n_a + n_b))
+        totals[:, own[a]] = n_b * shift
+        shifts[:, theirs], shifts[:, own] = other.shifts, self.shifts
         for at, table in ((own, self), (theirs, other)):
             areas[at] += table.areas
             sums[at] += table.sums
@@ -175,7 +180,7 @@ class _Table:
             squares[:, at] += table.squares
             least[:, at] = np.minimum(least[:, at], table.least)
             most[:, at] = np.maximum(most[:, at], table.most)
-        return _Table(labels, areas, sums, boxes, totals, squares, least, most)
+        return _Table(labels, areas, sums, boxes, shifts, totals, squares, least, most)
 
 
 @dataclass(frozen=True, eq=False)
@@ -201,7 +206,8 @@ class _Measuring:
             found.areas,
             found.sums + found.areas[:, None] * begins,
             found.boxes + begins[:, None],
-            shift * n + total,
+            shift,
+            total,
             np.maximum(found.images[..., R.SQUARES] - total**2 / n, 0),
             found.images[..., R.LEAST],
             found.images[..., R.MOST],
@@ -220,7 +226,7 @@ class _Merging:
     def __init__(self, ndim: int, images: int) -> None:
         whole, part = np.zeros(0, np.int64), np.zeros((images, 0))
         boxes = np.zeros((0, ndim, 2), np.int64)
-        self._empty = _Table(whole.astype(np.uint64), whole, boxes[..., 0], boxes, part, part, part, part)
+        self._empty = _Table(whole.astype(np.uint64), whole, boxes[..., 0], boxes, part, part, part, part, part)
         self._merged: list[_Table] = []
         self._waiting: dict[int, _Table] = {}
         self._next = 0
@@ -258,7 +264,7 @@ def _records(table: _Table, dtype: np.dtype[Any], spacings: Sequence[Any], *, se
     for d, length in enumerate(spacings):
         columns[f"centroid-{d}"] = table.sums[:, d] / n * float(length)
     each_image = (
-        ("mean", table.totals / n),
+        ("mean", (table.shifts * n + table.totals) / n),
         ("std", np.sqrt(table.squares / n)),
         ("min", table.least),
         ("max", table.most),
