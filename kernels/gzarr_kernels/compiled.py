@@ -32,6 +32,9 @@ ENTRIES: Final = {
     ("downsample_mean", "mean"): 1,
     ("downsample_max", "maximum"): 1,
     ("downsample_mode", "mode"): 1,
+    ("sparse", "count"): 3,
+    ("sparse", "take"): 3,
+    ("sparse", "densify"): 3,
 }
 
 #: Called before Numba compiles a function, which takes seconds.

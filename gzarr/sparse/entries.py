@@ -1,0 +1,81 @@
+"""Entries of some rows of a compressed matrix, in memory. "Rows" are those of the compressed form, as in the kernels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from .chosen import Columns
+
+    IntArray = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Entries:
+    """Entries of some rows.
+
+    Attributes
+    ----------
+    offsets
+        int64 ``(n + 1,)`` in host memory: the entries of row ``i`` are ``offsets[i]`` to ``offsets[i + 1]``.
+    indices
+        int32 ``(e,)``, the column of each entry.
+    values
+        ``(e,)``, in native byte order.
+    """
+
+    offsets: IntArray
+    indices: Any
+    values: Any
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        return len(self.offsets) - 1
+
+
+class Memory(Protocol):
+    """What is done with entries where they are: in host memory, or on a device, in order with a stream."""
+
+    def narrowed(self, indices: Any, columns: int) -> Any:
+        """Return indices of an integer type as int32; those that are no column become negative."""
+
+    def first_wrong(self, entries: Entries, columns: int) -> int:
+        """Return the place of the first index that is no column, or -1."""
+
+    def taken(self, entries: Entries, columns: Columns) -> Entries:
+        """Return the entries in some columns, as their columns in the result, in order."""
+
+    def joined(self, parts: list[Entries]) -> Entries:
+        """Return the entries of several parts, one after the other; at least one."""
+
+    def densify(self, entries: Entries, columns: Columns | None, target: Any) -> None:
+        """Write rows to a dense array ``(n, columns)`` of the type of the values, with any strides.
+
+        Entries of one element are added up.
+        """
+
+    def offsets(self, entries: Entries) -> Any:
+        """Return the offsets where the entries are, int32 if they fit."""
+
+    def matrix(self, entries: Entries, shape: tuple[int, int], form: str) -> Any:
+        """Return entries as a matrix of SciPy or CuPy, ``"csr"`` or ``"csc"``."""
+
+
+def joined_offsets(parts: list[Entries]) -> IntArray:
+    """Return the offsets of the rows of several parts together."""
+    counts = [np.diff(part.offsets) for part in parts]
+    offsets = np.zeros(1 + sum(map(len, counts)), np.int64)
+    np.cumsum(np.concatenate(counts), out=offsets[1:])
+    return offsets
+
+
+def narrow_offsets(entries: Entries) -> npt.NDArray[Any]:
+    """Return the offsets as int32 if they fit."""
+    fits = entries.offsets[-1] <= np.iinfo(np.int32).max
+    return entries.offsets.astype(np.int32) if fits else entries.offsets
