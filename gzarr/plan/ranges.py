@@ -57,9 +57,7 @@ def plan_ranges(starts: IntArray, counts: IntArray, grid: ChunkGrid) -> Plan:
     starts, counts = joined_ranges(starts, counts)
     # Empty ranges are gone, so each has a row.
     dimension = (
-        Slices(starts, counts, 1, along.length)
-        if isinstance(along, RegularAxis)
-        else uneven(starts, counts, 1, along)
+        Slices(starts, counts, 1, along.length) if isinstance(along, RegularAxis) else uneven(starts, counts, 1, along)
     )
     rows = dimension.rows()
     found = dimension.axis(rows)

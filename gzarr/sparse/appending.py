@@ -5,6 +5,7 @@ What a killed call has left beyond the matrix is removed by the next one.
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -12,8 +13,9 @@ import numpy as np
 from ..errors import ArgumentError, ReadOnlyError
 from ..hierarchy.open import open_group
 from ..stores import locks
+from ..stores.keys import join_path
 from .host import scipy_sparse
-from .layout import layout_of
+from .layout import NAMES, layout_of
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -48,11 +50,15 @@ def on_host(block: Any, form: Form, name: str) -> Any:
     return found.asformat(form)
 
 
-def append(group: Group, block: Any) -> None:
+def append(group: Group, block: Any, *, lock: bool) -> None:
     """Append a block; see :meth:`gzarr.sparse.Matrix.append`."""
     if group.read_only:
         raise ReadOnlyError(f"{group.name} in {group.store!r} is read-only; open the matrix with mode='r+' to append")
-    with locks.hold_node(group.store, group.path):
+    paths = [join_path(group.path, name) for name in NAMES]
+    with locks.hold_node(group.store, group.path, *paths), contextlib.ExitStack() as stack:
+        if lock:
+            below = f"{group.path}/" if group.path else ""
+            stack.enter_context(locks.between_processes(group.store, (), below))
         # Others may have appended since it was opened.
         group = reopened(group)
         layout = layout_of(group)

@@ -34,12 +34,12 @@ def chosen_along(selection: Any, length: int, what: str, name: str) -> IntArray 
     SelectionError
         If the selection is none of these, or does not fit.
     """
-    if selection is None or selection is Ellipsis or selection == slice(None):
+    if selection is None or selection is Ellipsis or (isinstance(selection, slice) and selection == slice(None)):
         return None
     try:
-        given = selection if isinstance(selection, (int, slice)) else np.asarray(selection)
+        given = selection if isinstance(selection, slice) else np.atleast_1d(np.asarray(selection))
         if isinstance(given, np.ndarray) and (given.ndim > 1 or given.dtype.kind not in "iub"):
-            if given.size or given.ndim != 1:
+            if given.size or given.ndim > 1:
                 raise SelectionError(f"they are {given.dtype} of shape {given.shape}")
             given = given.astype(np.int64)
         parsed = parse_basic((given,), (length,))

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 #: Elements of a chunk of values and of indices: some tens of rows of single cells.
 _CHUNK: Final = 1 << 15
+#: And of ``indptr``, which is read as a whole.
+_INDPTR_CHUNK: Final = 1 << 17
 
 
 class MatrixArguments(TypedDict, total=False):
@@ -149,11 +151,10 @@ def create(
            [1. , 0. ],
            [3. , 0. ]])
     """
+    known = MatrixArguments.__optional_keys__
     for name in layout:
-        if name not in MatrixArguments.__optional_keys__:
-            raise ArgumentError(
-                f"there is no argument {name!r}; those of a new matrix are {', '.join(sorted(MatrixArguments.__optional_keys__))}"
-            )
+        if name not in known:
+            raise ArgumentError(f"there is no argument {name!r}; those of a new matrix are {', '.join(sorted(known))}")
     form = layout.get("format", "csr")
     if form not in ("csr", "csc"):
         raise ArgumentError(f"format must be 'csr' or 'csc', not {form!r:.100}")
@@ -162,42 +163,41 @@ def create(
         if shape is not None and tuple(shape) != block.shape:
             raise ArgumentError(f"shape is {shape}, but data has {block.shape}")
         shape = block.shape
-    rows, columns = _checked_shape(shape)
     along = int(form == "csc")
-    if (rows, columns)[1 - along] > MOST_MINOR:
-        raise ArgumentError(f"shape is {(rows, columns)}: in {form.upper()}, the {'rows' if along else 'columns'} are at most {MOST_MINOR}")
-    values = np.dtype(np.float32) if block is None else block.dtype
-    begin = [rows, columns]
+    begin = list(_checked_shape(shape))
+    if begin[1 - along] > MOST_MINOR:
+        what = "rows" if along else "columns"
+        raise ArgumentError(f"shape is {shape}: in {form.upper()}, there are at most {MOST_MINOR} {what}")
     if block is not None:
         begin[along] = 0
-    attributes = {
-        **dict(layout.get("attributes") or {}),
-        "encoding-type": f"{form}_matrix",
-        "encoding-version": "0.1.0",
-        "shape": begin,
-    }
-    group = _new_group(store, path, attributes, overwrite=overwrite, device=device, layout=layout)
-    chunks = layout.get("chunks", _CHUNK)
-    for name, kind in (("data", values if dtype is None else dtype), ("indices", layout.get("index_dtype", np.int32))):
+    group = _new_group(store, path, overwrite=overwrite, device=device, layout=layout)
+    values = dtype if dtype is not None else np.float32 if block is None else block.dtype
+    for name, kind in (("data", values), ("indices", layout.get("index_dtype", np.int32))):
         group.create_array(
-            name, (0,), kind, chunks=chunks, shards=layout.get("shards"), codecs=layout.get("codecs", AUTO)
+            name,
+            (0,),
+            kind,
+            chunks=layout.get("chunks", _CHUNK),
+            shards=layout.get("shards"),
+            codecs=layout.get("codecs", AUTO),
         )
-    group.create_array("indptr", data=np.zeros(begin[along] + 1, np.int64), chunks=1 << 16, write_empty_chunks=True)
+    group.create_array("indptr", (begin[along] + 1,), np.int64, chunks=_INDPTR_CHUNK)
+    # Now it is a matrix.
+    group.update_attributes({"encoding-type": f"{form}_matrix", "encoding-version": "0.1.0", "shape": begin})
     if block is not None:
-        append(group, block)
+        append(group, block, lock=False)
     return Matrix(reopened(group))
 
 
 def _checked_shape(shape: Any) -> tuple[int, int]:
     found = tuple(shape) if isinstance(shape, (tuple, list)) else ()
-    if len(found) != 2 or not all(hasattr(n, "__index__") and 0 <= n < 2**62 for n in found):
+    if len(found) != 2 or not all(hasattr(n, "__index__") and 0 <= n < 2**60 for n in found):
         raise ArgumentError(f"shape must be two integers, of rows and columns, not {quote(shape)}; or give data")
     return int(found[0]), int(found[1])
 
 
-def _new_group(
-    store: Any, path: str, attributes: dict[str, Any], *, overwrite: bool, device: str, layout: MatrixArguments
-) -> Group:
+def _new_group(store: Any, path: str, *, overwrite: bool, device: str, layout: MatrixArguments) -> Group:
+    attributes = layout.get("attributes")
     if isinstance(store, Group):
         if not path:
             raise ArgumentError("a matrix in a group needs a path: gzarr.sparse.create(g, data, path='X')")

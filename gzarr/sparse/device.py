@@ -139,8 +139,8 @@ class DeviceMemory:
                 return make((entries.values, entries.indices, offsets), shape=shape, copy=False)
         except ImportError as error:
             raise DeviceError(
-                f"sparse matrices on a GPU are CuPy's, which needs cuSPARSE: {COMMANDS['cusparse-cu13']} (or "
-                f"{COMMANDS['cusparse-cu12']} with CUDA 12) installs it; read_parts and to_dense do without it ({error})"
+                f"sparse matrices on a GPU are CuPy's, which need cuSPARSE: {COMMANDS['cusparse-cu13']} (with CUDA 12, "
+                f"{COMMANDS['cusparse-cu12']}) installs it; read_parts and to_dense do without it ({error})"
             ) from error
 
     def _flags(self, entries: Entries, columns: int) -> tuple[bool, bool]:
@@ -211,7 +211,7 @@ class _Job:
         self.flags: int = k.SIZE + rows + 1
         self.new: int = self.flags + 2
         chosen = self.new + rows
-        parts = [np.zeros(k.SIZE, np.int64), entries.offsets, np.zeros(2 + rows, np.int64)]
+        parts: list[npt.NDArray[Any]] = [np.zeros(k.SIZE, np.int64), entries.offsets, np.zeros(2 + rows, np.int64)]
         if columns is not None:
             parts += [columns.offsets, columns.places]
         self.words: IntArray = np.concatenate(parts, dtype=np.int64)

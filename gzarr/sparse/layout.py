@@ -1,8 +1,8 @@
 """A sparse matrix as a group: the arrays ``data``, ``indices`` and ``indptr``, and attributes that say what they are.
 
 AnnData's specification of on-disk formats (https://anndata.readthedocs.io/en/stable/fileformat-prose.html), "Sparse
-arrays": ``encoding-type`` is ``csr_matrix`` or ``csc_matrix``, and ``shape`` has two integers. Before AnnData 0.7, these
-were ``h5sparse_format`` (``csr`` or ``csc``) and ``h5sparse_shape``.
+arrays": ``encoding-type`` is ``csr_matrix`` or ``csc_matrix``, and ``shape`` has two integers. Before AnnData 0.7,
+these were ``h5sparse_format`` (``csr`` or ``csc``) and ``h5sparse_shape``.
 """
 
 from __future__ import annotations
@@ -70,7 +70,8 @@ def layout_of(group: Group) -> Layout:
     if shape[form == "csr"] > MOST_MINOR:
         what = "columns" if form == "csr" else "rows"
         raise UnsupportedError(
-            f"matrix {group.name!r} has {shape[form == 'csr']} {what}; in {form.upper()}, gzarr reads up to {MOST_MINOR}",
+            f"matrix {group.name!r} has {shape[form == 'csr']} {what}; in {form.upper()}, gzarr reads up to "
+            f"{MOST_MINOR}",
             json_path="$.shape",
         )
     data, indices, indptr = (_member(group, name) for name in NAMES)

@@ -175,7 +175,7 @@ class Matrix:
             raise _damaged(
                 array,
                 i + 1,
-                f"{self._of_major} {i} has values up to {found[i + 1]}, but there are only {room} in 'data' and 'indices'",
+                f"{self._of_major} {i} has values up to {found[i + 1]}, but 'data' and 'indices' have only {room}",
             )
         found.flags.writeable = False
         return found
@@ -297,16 +297,18 @@ class Matrix:
 
     # -- changing
 
-    def append(self, block: Any) -> None:
+    def append(self, block: Any, *, lock: bool = False) -> None:
         """Append rows to CSR, or columns to CSC.
 
         Values are written before the shape, so readers see all of a block or nothing, and a failed or interrupted call
-        leaves the matrix as it was. Threads take turns; of several processes, one at a time may append.
+        leaves the matrix as it was. Threads take turns, and so do processes that pass ``lock=True``.
 
         Parameters
         ----------
         block
             Sparse matrix or array of SciPy or CuPy with as many columns (in CSC, rows).
+        lock
+            Whether to exclude other processes that also pass ``lock=True``, by a file lock beside the data.
 
         Raises
         ------
@@ -317,7 +319,7 @@ class Matrix:
         ChunkWriteError, StoreError
             If the store fails; the matrix is as it was.
         """
-        append(self._group, block)
+        append(self._group, block, lock=lock)
         self.refresh()
 
     def refresh(self) -> None:

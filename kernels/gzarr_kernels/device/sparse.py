@@ -31,7 +31,7 @@ FLAGS: Final = 3
 #: columns as they are.
 CHOSEN_OFFSETS: Final = 4
 CHOSEN: Final = 5
-#: Column (ROWS,): ``count_chosen`` writes the entries of each row in chosen columns; ``take_chosen`` reads how many come
+#: Column (ROWS,): ``count_chosen`` writes the entries of each row in chosen columns; ``take_chosen`` reads how many are
 #: before each row.
 NEW: Final = 6
 #: Words of a value; strides of the dense result's rows and columns in words.
@@ -48,9 +48,7 @@ def _index(indices: Statuses, entry: int) -> int:
 
 
 @body
-def _check_rows(
-    indices: Statuses, columns: Column, job: int, block: int, grid: int, thread: int, threads: int
-) -> None:
+def _check_rows(indices: Statuses, columns: Column, job: int, block: int, grid: int, thread: int, threads: int) -> None:
     offsets = get(columns, job + OFFSETS)
     flags = get(columns, job + FLAGS)
     most = get(columns, job + COLUMNS)

@@ -1,7 +1,7 @@
 """Slots of the jobs of ``sparse.py``: int64.
 
-A job has ``n`` rows of entries, those of row ``i`` from ``OFFSETS[i]`` to ``OFFSETS[i + 1]``. An entry is a value, and an
-int32 index from 0 to the number of columns − 1, which the caller has checked. Rows and columns are those of the
+A job has ``n`` rows of entries, those of row ``i`` from ``OFFSETS[i]`` to ``OFFSETS[i + 1]``. An entry is a value, and
+an int32 index from 0 to the number of columns − 1, which the caller has checked. Rows and columns are those of the
 compressed form: in CSC, a row is a column of the matrix.
 """
 
