@@ -123,7 +123,7 @@ def create(
     **layout
         How it is stored:
 
-        - ``format``: ``"csr"`` (default) or ``"csc"``.
+        - ``format``: ``"csr"`` or ``"csc"``; by default that of ``data`` if it is one of these, else ``"csr"``.
         - ``index_dtype``: data type of ``indices``, ``int32`` by default.
         - ``chunks``: elements of a chunk of ``data`` and of ``indices``, 32,768 by default.
         - ``shards``: elements of a shard, a multiple of ``chunks``; None (default) for no shards.
@@ -155,7 +155,7 @@ def create(
     for name in layout:
         if name not in known:
             raise ArgumentError(f"there is no argument {name!r}; those of a new matrix are {', '.join(sorted(known))}")
-    form = layout.get("format", "csr")
+    form = layout.get("format", "csc" if getattr(data, "format", None) == "csc" else "csr")
     if form not in ("csr", "csc"):
         raise ArgumentError(f"format must be 'csr' or 'csc', not {form!r:.100}")
     block = None if data is None else on_host(data, form, f"/{path}")
