@@ -116,7 +116,7 @@ def test_layouts(layout: dict[str, Any], device: TestedDevice) -> None:
     values, indices, offsets = compressed(expected, "csr")
     if "dtype" in layout:
         values = values.astype(layout.pop("dtype"))
-    if isinstance(layout["chunks"] if "chunks" in layout else 0, list):
+    if isinstance(layout.get("chunks"), list):
         layout["chunks"] = [[*layout["chunks"][0][:-1], len(values) - sum(layout["chunks"][0][:-1])]]
     store = gzarr.MemoryStore()
     write(store, SHAPE, (values, indices, offsets), index="u2", **layout)
@@ -336,7 +336,7 @@ def test_groups_that_are_no_matrix() -> None:
             gzarr.sparse.open(store, path="X")
     store = gzarr.MemoryStore()
     write(store, SHAPE, parts, index="f4")
-    with pytest.raises(gzarr.MetadataError, match="'/X/indices'.*integers, not float32"):
+    with pytest.raises(gzarr.MetadataError, match=r"'/X/indices'.*integers, not float32"):
         gzarr.sparse.open(store, path="X")
     group = write(gzarr.MemoryStore(), SHAPE, parts)
     del group["indptr"]
