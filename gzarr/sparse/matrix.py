@@ -232,11 +232,21 @@ class Matrix:
         return memory.matrix(entries, shape, self.format)
 
     def read_parts(self, rows: Any = None, columns: Any = None, *, dtype: Any = None, stream: Any = None) -> Parts:
-        """Read rows and columns as three arrays; parameters and errors as for :meth:`read`, without SciPy.
+        """Read rows and columns as three arrays, without SciPy.
+
+        Parameters
+        ----------
+        rows, columns, dtype, stream
+            As for :meth:`read`; values of any data type on a GPU, too.
 
         Returns
         -------
         The arrays, of NumPy or CuPy.
+
+        Raises
+        ------
+        ArgumentError, SelectionError, ChunkError, DeviceError, MemoryError
+            As for :meth:`read`.
         """
         options = self._options(stream)
         memory = _memory_of(options)
