@@ -12,7 +12,7 @@ import numpy as np
 
 from ..errors import DeviceError
 from ..installing import COMMANDS
-from .entries import Entries, joined_offsets, narrow_offsets
+from .entries import DenseTarget, Entries, joined_offsets, narrow_offsets
 from .host import HostMemory
 
 if TYPE_CHECKING:
@@ -90,36 +90,44 @@ class DeviceMemory:
             values = cupy.concatenate([part.values for part in parts])
         return Entries(joined_offsets(parts), indices, values)
 
-    def densify(self, entries: Entries, columns: Columns | None, target: Any) -> None:
-        """Write rows to a dense array."""
+    def address(self, array: Any) -> int:
+        """Return the address of an array's first element."""
+        return self._device.address(array)
+
+    def densify(self, entries: Entries, columns: Columns | None, target: DenseTarget) -> None:
+        """Write rows to dense arrays."""
         from gzarr_kernels.device import sparse as k
 
-        if not target.size:
+        if not entries.rows or not target.width:
             return
-        word, whole = word_of(target.dtype), target
-        if min(target.strides) < 0 or any(stride % word for stride in target.strides):
-            whole = self._memory.empty(target.shape, target.dtype)
-        with self._device, self._stream:
-            whole[...] = 0
-        if entries.values.size:
-            # Which columns there are was checked.
-            if self._flags(entries, 0)[1]:
-                self._densify_on_host(entries, columns, whole)
-            else:
-                job = _Job(entries, columns, tuple(stride // word for stride in whole.strides))
-                with self._device:
-                    parts = (entries.values, entries.indices, whole, self._upload(job.words))
-                    addresses = map(self._device.address, parts)
-                    self._launch(k.densify, k.blocks(entries.rows), *addresses, 0, word=word)
-                    self._wait()
-        if whole is not target:
-            self._memory.copy(target, whole)
+        word = word_of(entries.values.dtype)
+        memory, first = self._device.flat(target.whole)
+        base = self._device.address(target.whole) - first
+        places = target.addresses - base
+        # Which columns there are was checked.
+        if base % word or target.stride % word or (places % word).any() or self._flags(entries, 0)[1]:
+            self._densify_on_host(entries, columns, target)
+            return
+        job = _Job(entries, columns, (places // word, target.stride // word, target.width))
+        with self._device:
+            # What has no entries has no memory, and the kernel reads none.
+            values = entries.values if entries.values.size else memory
+            indices = entries.indices if entries.indices.size else memory
+            parts = map(self._device.address, (values, indices))
+            uploaded = self._upload(job.words)
+            arguments = (*parts, base, self._device.address(uploaded), 0)
+            self._launch(k.densify, k.blocks(entries.rows), *arguments, word=word)
+            self._wait()
 
-    def _densify_on_host(self, entries: Entries, columns: Columns | None, target: Any) -> None:
-        dense = np.empty(target.shape, target.dtype)
-        HostMemory().densify(self._on_host(entries), columns, dense)
-        with self._device, self._stream:
-            target.set(dense)
+    def _densify_on_host(self, entries: Entries, columns: Columns | None, target: DenseTarget) -> None:
+        host = HostMemory()
+        dense = np.empty((entries.rows, target.width), entries.values.dtype)
+        host.densify(self._on_host(entries), columns, DenseTarget.of(dense, host.address))
+        with self._device:
+            whole = self._upload(dense)
+            self._wait()
+        for i in range(entries.rows):
+            self._memory.copy(target.row(i), whole[i])
 
     def offsets(self, entries: Entries) -> Any:
         """Return the offsets on the device."""
@@ -170,7 +178,7 @@ class DeviceMemory:
     def _upload(self, words: npt.NDArray[Any]) -> Any:
         """Return a copy on the device, which is complete once the caller has waited (:meth:`_wait`)."""
         pinned = self._device.pinned(words.nbytes)
-        pinned[:] = words.view(np.uint8)
+        pinned[:] = words.reshape(-1).view(np.uint8)
         self._uploading.append(pinned)
         uploaded = self._device.empty(words.shape, words.dtype, self._stream)
         self._device.copy_in(uploaded, pinned, self._stream)
@@ -193,8 +201,8 @@ class _Job:
     ----------
     entries, columns
         Entries of all rows, and the chosen columns.
-    strides
-        Strides of a dense result in words.
+    dense
+        The word of each row's first element in dense results, the distance of its elements in words, and their number.
 
     Attributes
     ----------
@@ -204,7 +212,9 @@ class _Job:
         Places of columns in them.
     """
 
-    def __init__(self, entries: Entries, columns: Columns | None, strides: tuple[int, ...] = (0, 0)) -> None:
+    def __init__(
+        self, entries: Entries, columns: Columns | None, dense: tuple[IntArray, int, int] | None = None
+    ) -> None:
         from gzarr_kernels.device import sparse as k
 
         rows = entries.rows
@@ -214,6 +224,8 @@ class _Job:
         parts: list[npt.NDArray[Any]] = [np.zeros(k.SIZE, np.int64), entries.offsets, np.zeros(2 + rows, np.int64)]
         if columns is not None:
             parts += [columns.offsets, columns.places]
+        if dense is not None:
+            parts.append(dense[0])
         self.words: IntArray = np.concatenate(parts, dtype=np.int64)
         header = self.words[: k.SIZE]
         header[k.ROWS] = rows
@@ -221,7 +233,9 @@ class _Job:
         header[k.CHOSEN_OFFSETS] = -1 if columns is None else chosen
         header[k.CHOSEN] = 0 if columns is None else chosen + len(columns.offsets)
         header[k.PER] = entries.values.dtype.itemsize // word_of(entries.values.dtype)
-        header[k.ROW_STRIDE], header[k.COLUMN_STRIDE] = strides
+        if dense is not None:
+            header[k.TARGETS] = sum(map(len, parts)) - rows
+            _, header[k.COLUMN_STRIDE], header[k.WIDTH] = dense
 
 
 def word_of(dtype: np.dtype[Any]) -> int:

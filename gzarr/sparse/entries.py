@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import numpy.typing as npt
 
     from .chosen import Columns
@@ -54,11 +56,11 @@ class Memory(Protocol):
     def joined(self, parts: list[Entries]) -> Entries:
         """Return the entries of several parts, one after the other; at least one."""
 
-    def densify(self, entries: Entries, columns: Columns | None, target: Any) -> None:
-        """Write rows to a dense array ``(n, columns)`` of the type of the values, with any strides.
+    def address(self, array: Any) -> int:
+        """Return the address of an array's first element."""
 
-        Entries of one element are added up.
-        """
+    def densify(self, entries: Entries, columns: Columns | None, target: DenseTarget) -> None:
+        """Write rows to dense arrays of the type of the values; entries of one element are added up."""
 
     def offsets(self, entries: Entries) -> Any:
         """Return the offsets where the entries are, int32 if they fit."""
@@ -79,3 +81,41 @@ def narrow_offsets(entries: Entries) -> npt.NDArray[Any]:
     """Return the offsets as int32 if they fit."""
     fits = entries.offsets[-1] <= np.iinfo(np.int32).max
     return entries.offsets.astype(np.int32) if fits else entries.offsets
+
+
+@dataclass(frozen=True, eq=False)
+class DenseTarget:
+    """Rows of dense arrays, which may lie anywhere in them.
+
+    Attributes
+    ----------
+    whole
+        Array that has all rows.
+    addresses
+        int64 ``(n,)``, the address of each row's first element.
+    stride
+        Distance of its elements in bytes, of any sign.
+    width
+        Number of its elements.
+    row
+        Function that returns a row, ``(width,)``.
+    """
+
+    whole: Any
+    addresses: IntArray
+    stride: int
+    width: int
+    row: Callable[[int], Any]
+
+    @classmethod
+    def of(cls, array: Any, address: Callable[[Any], int]) -> DenseTarget:
+        """Return all rows of an array ``(n, width)``, by a function that tells the address of its first element."""
+        (rows, width), (by_row, by_column) = array.shape, array.strides
+        addresses = address(array) + by_row * np.arange(rows, dtype=np.int64)
+        return cls(array, addresses, by_column, width, lambda i: array[i])
+
+    def some(self, first: int, last: int) -> DenseTarget:
+        """Return the rows from ``first`` to ``last``."""
+        return DenseTarget(
+            self.whole, self.addresses[first:last], self.stride, self.width, lambda i: self.row(first + i)
+        )

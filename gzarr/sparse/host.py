@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from .chosen import Columns
+    from .entries import DenseTarget
 
 #: A thread more for each so many entries or elements.
 _WORKER_ITEMS: Final = 1 << 16
@@ -71,18 +72,21 @@ class HostMemory:
             np.concatenate([part.values for part in parts]),
         )
 
-    def densify(self, entries: Entries, columns: Columns | None, target: npt.NDArray[Any]) -> None:
-        """Write rows to a dense array."""
-        if not target.size:
+    def address(self, array: npt.NDArray[Any]) -> int:
+        """Return the address of an array's first element."""
+        return address(array)
+
+    def densify(self, entries: Entries, columns: Columns | None, target: DenseTarget) -> None:
+        """Write rows to dense arrays."""
+        if not target.width:
             return
         job = _job(entries, columns)
-        job[s.DENSE] = address(target)
-        job[s.ROW_STRIDE], job[s.COLUMN_STRIDE] = target.strides
-        job[s.COLUMNS] = target.shape[1]
-        dtype = target.dtype
+        job[s.TARGETS] = address(target.addresses)
+        job[s.COLUMN_STRIDE], job[s.COLUMNS] = target.stride, target.width
+        dtype = entries.values.dtype
         kind = "u" if dtype.kind == "i" else dtype.kind
         job[s.KIND] = s.KINDS.index(f"{kind}{dtype.itemsize}")
-        _run("densify", job, target.size)
+        _run("densify", job, target.width * entries.rows)
 
     def offsets(self, entries: Entries) -> npt.NDArray[Any]:
         """Return the offsets."""

@@ -14,7 +14,7 @@ from ..errors import ArgumentError, ChunkDecodeError, OutputError, SelectionErro
 from .appending import append, reopened
 from .chosen import Columns, chosen_along
 from .device import DeviceMemory
-from .entries import Entries
+from .entries import DenseTarget, Entries
 from .host import HostMemory
 from .layout import Form, Layout, layout_of
 
@@ -294,15 +294,15 @@ class Matrix:
             raise OutputError(f"matrix {self.name!r}: {error}") from None
         target = result if self.format == "csr" else result.T
         chosen = None if minor is None else Columns.of(minor, self._minor)
+        rows_of = DenseTarget.of(target, memory.address)
         for first, last in self._batches(major, counts[1]):
             entries = self._fetch(_some(major, first, last), wanted, options, memory)
-            part = target[first:last]
             if wanted == final:
-                memory.densify(entries, chosen, part)
+                memory.densify(entries, chosen, rows_of.some(first, last))
                 continue
-            dense = options.memory.empty(part.shape, wanted)
-            memory.densify(entries, chosen, dense)
-            options.memory.copy(part, dense)
+            dense = options.memory.empty((last - first, counts[1]), wanted)
+            memory.densify(entries, chosen, DenseTarget.of(dense, memory.address))
+            options.memory.copy(target[first:last], dense)
         return result
 
     # -- changing

@@ -119,7 +119,7 @@ def _make(view: Any, numbers: int = 1, is_bool: bool = False) -> Any:
         stride = j[S.COLUMN_STRIDE]
         values = j[S.VALUES]
         for row in range(first, last):
-            target = j[S.DENSE] + row * j[S.ROW_STRIDE]
+            target = i64(j[S.TARGETS])[row]
             _clear(target, stride, itemsize, j[S.COLUMNS])
             if j[S.CHOSEN_OFFSETS] == 0:
                 for e in range(offsets[row], offsets[row + 1]):

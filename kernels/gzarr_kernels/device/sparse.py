@@ -34,12 +34,14 @@ CHOSEN: Final = 5
 #: Column (ROWS,): ``count_chosen`` writes the entries of each row in chosen columns; ``take_chosen`` reads how many are
 #: before each row.
 NEW: Final = 6
-#: Words of a value; strides of the dense result's rows and columns in words.
+#: Words of a value; column (ROWS,) of the word of each row's first element in dense results; the distance of its
+#: elements in words, of any sign; and their number.
 PER: Final = 7
-ROW_STRIDE: Final = 8
+TARGETS: Final = 8
 COLUMN_STRIDE: Final = 9
+WIDTH: Final = 10
 #: Number of words of the header.
-SIZE: Final = 10
+SIZE: Final = 11
 
 
 @body
@@ -128,7 +130,12 @@ def _densify(
     stride = get(columns, job + COLUMN_STRIDE)
     row = block
     while row < get(columns, job + ROWS):
-        start = row * get(columns, job + ROW_STRIDE)
+        start = get(columns, get(columns, job + TARGETS) + row)
+        for column in range(thread, get(columns, job + WIDTH), threads):
+            for w in range(per):
+                dense[uint64(start + column * stride + w)] = 0
+        # Before an element that one thread has cleared is written by another one.
+        cuda.syncthreads()
         entry = get(columns, offsets + row) + thread
         while entry < get(columns, offsets + row + 1):
             index = _index(indices, entry)
@@ -193,7 +200,7 @@ def take_chosen(
 
 @kernel
 def densify(values: Words, indices: Statuses, dense: Words, columns: Column, job: int) -> None:
-    """Write the entries of rows to a dense result, which is zero elsewhere; the indices of each row must differ.
+    """Write rows to dense results; the indices of each row must differ.
 
     Launched with ``blocks(rows)`` blocks of ``THREADS``.
 
@@ -202,7 +209,7 @@ def densify(values: Words, indices: Statuses, dense: Words, columns: Column, job
     values, indices
         As for ``take_chosen``.
     dense
-        Memory of the result, from row 0 and column 0 on.
+        Memory of the results.
     columns, job
         As for ``check_rows``.
     """

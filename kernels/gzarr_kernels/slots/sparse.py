@@ -31,13 +31,12 @@ CHOSEN: Final = 10
 NEW_OFFSETS: Final = 11
 NEW_INDICES: Final = 12
 NEW_VALUES: Final = 13
-#: Address of the dense result's element of row 0 and column 0, the strides of its rows and columns in bytes, and the
-#: number of its columns.
-DENSE: Final = 14
-ROW_STRIDE: Final = 15
-COLUMN_STRIDE: Final = 16
-COLUMNS: Final = 17
-SIZE: Final = 18
+#: Address of int64 (n,), the address of each row's first element in dense results; the distance of its elements in
+#: bytes; and their number.
+TARGETS: Final = 14
+COLUMN_STRIDE: Final = 15
+COLUMNS: Final = 16
+SIZE: Final = 17
 
 #: Types of values that are added up, by NumPy's names. Sums of integers wrap, so those of either sign are the same.
 KINDS: Final = ("b1", "u1", "u2", "u4", "u8", "f4", "f8", "c8", "c16")

@@ -39,7 +39,7 @@ class Matrix:
         self.values = guarded(self.dense[row, column].view(f"u{self.word}"))
         self.chosen = chosen
 
-    def columns(self, strides: tuple[int, int] = (0, 0), new: Any = None, shift: int = 3) -> tuple[Any, int]:
+    def columns(self, dense: Any = None, new: Any = None, shift: int = 3) -> tuple[Any, int]:
         """Return the columns, and the index of the header, which is not their first word."""
         parts: list[Any] = [np.full(shift, -77), np.zeros(k.SIZE)]
 
@@ -58,7 +58,8 @@ class Matrix:
             header[k.CHOSEN_OFFSETS] = put(np.concatenate([[0], np.cumsum(counts)]))
             header[k.CHOSEN] = put(np.argsort(self.chosen, kind="stable"))
         header[k.PER] = self.itemsize // self.word
-        header[k.ROW_STRIDE], header[k.COLUMN_STRIDE] = strides
+        if dense is not None:
+            header[k.TARGETS], header[k.COLUMN_STRIDE], header[k.WIDTH] = put(dense[0]), *dense[1:]
         parts[1] = header
         return guarded(np.concatenate(parts).astype(np.int64)), shift
 
@@ -69,17 +70,23 @@ def test_densify(dtype: str, chosen: list[int] | None) -> None:
     m = Matrix(dtype, chosen)
     wanted = m.dense if chosen is None else m.dense[:, chosen]
     per = m.itemsize // m.word
-    for turned in (False, True):
-        shape = wanted.shape[::-1] if turned else wanted.shape
+    width = wanted.shape[1]
+    order = np.random.default_rng(0).permutation(ROWS)
+    for way in ("rows in any order", "turned", "reversed"):
         out = guarded(np.zeros(wanted.size * per, f"u{m.word}"))
-        strides = (per, ROWS * per) if turned else (wanted.shape[1] * per, per)
+        stride = {"turned": ROWS, "reversed": -1}.get(way, 1) * per
+        targets = order * per if way == "turned" else order * width * per
+        if way == "reversed":
+            targets += (width - 1) * per
         for shift in (3, 4):
-            out[:] = 0
-            columns, job = m.columns(strides, shift=shift)
+            out[:] = 77
+            columns, job = m.columns((targets, stride, width), shift=shift)
             before = columns.copy()
             launch(k.densify, m.values, m.indices, out, columns, job)
-            found = out.view(dtype).reshape(shape)
-            np.testing.assert_array_equal(found.T if turned else found, wanted)
+            found = out.view(dtype)
+            found = found.reshape(width, ROWS).T if way == "turned" else found.reshape(ROWS, width)
+            found = found[:, ::-1] if way == "reversed" else found
+            np.testing.assert_array_equal(found[order], wanted)
             np.testing.assert_array_equal(columns, before)
 
 
