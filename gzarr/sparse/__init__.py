@@ -10,5 +10,6 @@
 
 from .creating import create, open
 from .matrix import Matrix, Parts
+from .view import DenseView
 
-__all__ = ["Matrix", "Parts", "create", "open"]
+__all__ = ["DenseView", "Matrix", "Parts", "create", "open"]

@@ -66,7 +66,7 @@ def layout_of(group: Group) -> Layout:
         If the attributes or arrays are wrong; :class:`UnsupportedError` if gzarr cannot read them.
     """
     form = _form_of(group)
-    shape = _shape_of(group)
+    shape = shape_of(group)
     if shape[form == "csr"] > MOST_MINOR:
         what = "columns" if form == "csr" else "rows"
         raise UnsupportedError(
@@ -101,7 +101,15 @@ def _form_of(group: Group) -> Form:
     return found
 
 
-def _shape_of(group: Group) -> tuple[int, int]:
+def shape_of(group: Group) -> tuple[int, int]:
+    """Return what the attributes say that the shape is.
+
+    Raises
+    ------
+    NodeTypeError, MetadataError
+        As for :func:`layout_of`.
+    """
+    _form_of(group)
     attributes = group.metadata.attributes
     name = "h5sparse_shape" if "shape" not in attributes and "h5sparse_shape" in attributes else "shape"
     shape: Any = attributes.get(name)

@@ -16,7 +16,8 @@ from .chosen import Columns, chosen_along
 from .device import DeviceMemory
 from .entries import DenseTarget, Entries
 from .host import HostMemory
-from .layout import Form, Layout, layout_of
+from .layout import Form, Layout, layout_of, shape_of
+from .view import DenseView
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -227,7 +228,7 @@ class Matrix:
                 f"matrix {self.name!r}: sparse matrices of CuPy have no {wanted}; pass dtype='float32', or use "
                 "to_dense or read_parts"
             )
-        memory = _memory_of(options)
+        memory = self._memory_of(options)
         entries, shape = self._entries(rows, columns, wanted, options, memory)
         return memory.matrix(entries, shape, self.format)
 
@@ -249,7 +250,7 @@ class Matrix:
             As for :meth:`read`.
         """
         options = self._options(stream)
-        memory = _memory_of(options)
+        memory = self._memory_of(options)
         entries, shape = self._entries(rows, columns, self._value_dtype(dtype), options, memory)
         return Parts(entries.values, entries.indices, memory.offsets(entries), shape)
 
@@ -284,7 +285,7 @@ class Matrix:
         final = self.dtype if dtype is None else as_dtype(dtype)
         wanted = self._value_dtype(final)
         options = self._options(stream)
-        memory = _memory_of(options)
+        memory = self._memory_of(options)
         major, minor = self._chosen(rows, columns)
         counts = (self._major if major is None else len(major), self._minor if minor is None else len(minor))
         shape = counts if self.format == "csr" else (counts[1], counts[0])
@@ -294,16 +295,49 @@ class Matrix:
             raise OutputError(f"matrix {self.name!r}: {error}") from None
         target = result if self.format == "csr" else result.T
         chosen = None if minor is None else Columns.of(minor, self._minor)
-        rows_of = DenseTarget.of(target, memory.address)
+        if wanted == final:
+            self._densify(major, chosen, wanted, options, DenseTarget.of(target, memory.address))
+            return result
         for first, last in self._batches(major, counts[1]):
-            entries = self._fetch(_some(major, first, last), wanted, options, memory)
-            if wanted == final:
-                memory.densify(entries, chosen, rows_of.some(first, last))
-                continue
             dense = options.memory.empty((last - first, counts[1]), wanted)
-            memory.densify(entries, chosen, DenseTarget.of(dense, memory.address))
+            memory.densify(
+                self._fetch(_some(major, first, last), wanted, options, memory),
+                chosen,
+                DenseTarget.of(dense, memory.address),
+            )
             options.memory.copy(target[first:last], dense)
         return result
+
+    def dense(self, *, columns: Any = None, dtype: Any = None) -> DenseView:
+        """Return the rows as a dense array that is read later, for what takes arrays, such as :class:`gzarr.Loader`.
+
+        Parameters
+        ----------
+        columns
+            As for :meth:`read`.
+        dtype
+            Data type of the elements; None for that of the matrix (``float16`` becomes ``float32``).
+
+        Returns
+        -------
+        The view, on the device of the matrix. :attr:`indptr` has been read, nothing else.
+
+        Raises
+        ------
+        ArgumentError
+            If the matrix is CSC, of which single rows cannot be read, or if ``dtype`` is no type of numbers.
+        SelectionError
+            If columns do not fit.
+        ChunkError
+            If ``indptr`` cannot be read, or is wrong.
+        """
+        if self.format != "csr":
+            raise ArgumentError(
+                f"matrix {self.name!r} is CSC, of which single rows cannot be read: write it as CSR, for example by "
+                "gzarr.sparse.create(store, m[:].tocsr())"
+            )
+        wanted = self._value_dtype(dtype)
+        return DenseView(self, chosen_along(columns, self.shape[1], "columns", self.name), wanted)
 
     # -- changing
 
@@ -337,6 +371,16 @@ class Matrix:
         self._group = reopened(self._group)
         self._layout, self._indptr = layout_of(self._group), None
 
+    def present_shape(self) -> tuple[int, int]:
+        """Return the shape that the group in the store has now; this matrix keeps its own until :meth:`refresh`.
+
+        Raises
+        ------
+        NodeNotFoundError, NodeTypeError, MetadataError, StoreError
+            As for :func:`open`.
+        """
+        return shape_of(reopened(self._group))
+
     # -- how it is read
 
     @property
@@ -363,6 +407,10 @@ class Matrix:
         if self.dtype.kind == "c" and wanted.kind != "c":
             raise ArgumentError(f"matrix {self.name!r}: complex numbers cannot be converted to dtype={wanted}")
         return np.dtype(np.float32) if wanted == np.float16 else wanted.newbyteorder("=")
+
+    @staticmethod
+    def _memory_of(options: ReadOptions) -> Memory:
+        return DeviceMemory(options.memory) if isinstance(options.memory, DeviceResults) else HostMemory()
 
     def _options(self, stream: Any) -> ReadOptions:
         return self.data._read_options(None, stream, None, "auto", None)
@@ -391,6 +439,20 @@ class Matrix:
             entries = memory.joined(parts)
             counts = (entries.rows, chosen.count)
         return entries, counts if self.format == "csr" else (counts[1], counts[0])
+
+    def _densify(
+        self,
+        major: IntArray | None,
+        columns: Columns | None,
+        dtype: np.dtype[Any],
+        options: ReadOptions,
+        target: DenseTarget,
+    ) -> None:
+        """Read rows of the compressed form to rows of dense arrays."""
+        memory = self._memory_of(options)
+        for first, last in self._batches(major, target.width):
+            entries = self._fetch(_some(major, first, last), dtype, options, memory)
+            memory.densify(entries, columns, target.some(first, last))
 
     def _batches(self, major: IntArray | None, more: int) -> Iterator[tuple[int, int]]:
         """Yield the begins and ends of rows that are read at a time; each counts for ``more`` entries besides its own.
@@ -451,10 +513,6 @@ class Matrix:
 
 def _some(major: IntArray | None, first: int, last: int) -> IntArray | slice:
     return slice(first, last) if major is None else major[first:last]
-
-
-def _memory_of(options: ReadOptions) -> Memory:
-    return DeviceMemory(options.memory) if isinstance(options.memory, DeviceResults) else HostMemory()
 
 
 def _damaged(array: Array, element: int, reason: str) -> ChunkDecodeError:
