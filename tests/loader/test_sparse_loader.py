@@ -197,9 +197,9 @@ def test_what_views_refuse() -> None:
         turned.dense()
     with pytest.raises(gzarr.ArgumentError, match="is CSC"):
         Loader(turned)
+    assert m.dense(columns=[3, 1]) == view
+    assert m.dense(columns=[1, 3]) != view
     again = pickle.loads(pickle.dumps(view))
-    assert again == view
-    assert again != m.dense(columns=[1, 3])
     np.testing.assert_array_equal(again[...], DATA[:, [3, 1]])
     empty = gzarr.sparse.open(stored(DATA[:0]), path="X", device="cpu").dense()
     assert empty[...].shape == (0, 40)
