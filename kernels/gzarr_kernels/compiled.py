@@ -38,6 +38,9 @@ ENTRIES: Final = {
     ("components", "unite"): 4,
     ("regions", "measure"): 1,
     ("regions", "rename"): 1,
+    ("sparse", "count"): 3,
+    ("sparse", "take"): 3,
+    ("sparse", "densify"): 3,
 }
 
 #: Called before Numba compiles a function, which takes seconds.
