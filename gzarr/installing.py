@@ -10,13 +10,15 @@ from typing import Final
 
 _EXTRAS: Final = (
     "completion", "cuda12", "cuda13", "dask", "fsspec", "imagecodecs", "jit", "ml-dtypes", "msgpack", "object",
-    "pcodec", "torch", "xarray", "zfp",
+    "pcodec", "sparse", "torch", "xarray", "zfp",
 )  # fmt: skip
 
 #: Commands by what they install: an extra of gzarr, or something else.
 COMMANDS: Final[dict[str, str]] = {
     **{name: f"pip install 'gzarr[{name}]'" for name in _EXTRAS},
     "boto3": "pip install boto3",
+    "cusparse-cu12": "pip install nvidia-cusparse-cu12",
+    "cusparse-cu13": "pip install nvidia-cusparse",
     "decoders": "pip install --force-reinstall numcodecs blosc2 deflate google-crc32c",
     "distributed": "pip install 'dask[distributed]'",
     "google-crc32c": "pip install google-crc32c",

@@ -57,7 +57,7 @@ class FunctionCalls:
 
     def __init__(self, function: Callable[..., Any], inputs: Sequence[Input], grid: Grid, *, reduces: bool) -> None:
         self._function, self._inputs, self._grid, self._reduces = function, inputs, grid, reduces
-        self._tells = _takes_block_info(function)
+        self._tells = takes_block_info(function)
         #: Name of the function, in messages.
         self.name: str = name_of(function)
 
@@ -103,7 +103,7 @@ def name_of(function: Callable[..., Any]) -> str:
     return getattr(function, "__name__", repr(function))
 
 
-def _takes_block_info(function: Callable[..., Any]) -> bool:
+def takes_block_info(function: Callable[..., Any]) -> bool:
     """Return whether a function has a parameter ``block_info``."""
     try:
         return "block_info" in inspect.signature(function).parameters

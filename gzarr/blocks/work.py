@@ -140,7 +140,8 @@ class BlockWork:
         """Return the bytes of a block's results; with the halo, if they are blended."""
         total = 0
         for output, blocks in zip(self._outputs, self.grid.outputs, strict=True):
-            itemsize = getattr(output, "dtype", self._inputs[0].dtype).itemsize
+            dtype = output.data_type if isinstance(output, NewOutput) else output.dtype
+            itemsize = (self._inputs[0].dtype if dtype is None else dtype).itemsize
             total += itemsize * (blocks.most_with_halo if self._how.blends else blocks.most_elements)
         return total
 

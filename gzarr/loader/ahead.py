@@ -24,6 +24,7 @@ from ..engines.asking import Asking, Taken
 from ..errors import GzarrError
 from ..plan.planner import plan
 from ..plan.selection import parse_basic
+from ..sparse.view import DenseView
 from ..stores.base import RemoteValues
 
 if TYPE_CHECKING:
@@ -59,7 +60,12 @@ _MOST_BYTES: Final = 128 << 20
 def are_remote(epoch: Epoch) -> bool:
     """Return whether arrays of an epoch are read by requests, to host memory."""
     sources = [source for volume in epoch.samples.each for source in volume.sources]
-    return any(isinstance(source.array.store, RemoteValues) and source.array.device == "cpu" for source in sources)
+    return any(_is_asked(source) and source.array.device == "cpu" for source in sources)
+
+
+def _is_asked(source: Source) -> bool:
+    """Return whether chunks of an array may be asked for: not those of a dense view, which are none of the store."""
+    return isinstance(source.array.store, RemoteValues) and not isinstance(source.array, DenseView)
 
 
 class ReadAhead:
@@ -251,7 +257,7 @@ class ReadAhead:
             self._failure = error
             raise
         for source, chunks in found:
-            if isinstance(source.array.store, RemoteValues):
+            if _is_asked(source):
                 parts = _cut(chunks, source, self._most // _PARTS)
                 self._left.extend((self._planned, source, some) for some in parts)
         self._planned += 1

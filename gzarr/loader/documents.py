@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from ..arrays.present import present_metadata
 from ..arrays.view import ArrayView
 from ..errors import ArgumentError, GzarrError, StoreError
+from ..sparse.view import DenseView
 from ..stores.base import RemoteValues
 from . import side_by_side
 
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ..arrays.exporting import ExportedArray
-    from ..metadata.model import ArrayMetadata
     from .fingerprint import Fingerprint
 
 # Most of the time that looking again takes: without a reason, and with one if documents are in a remote store.
@@ -100,21 +100,22 @@ class Documents:
     def _shapes(self) -> list[dict[str, tuple[int, ...]]]:
         """Return the shapes that the arrays have now."""
         arrays = {id(array): array for volume in self._volumes for array in volume.values()}
-        present: dict[int, ArrayMetadata] = {}
+        present: dict[int, tuple[int, ...]] = {}
 
         def look(array: ExportedArray) -> None:
-            present[id(array)] = present_metadata(array.base if isinstance(array, ArrayView) else array)
+            present[id(array)] = _present_shape(array)
 
         side_by_side.run([partial(look, a) for a in arrays.values() if isinstance(a.store, RemoteValues)])
         for key, array in arrays.items():
             if key not in present:
                 look(array)
-        return [
-            {name: _shape(array, present[id(array)].shape) for name, array in volume.items()}
-            for volume in self._volumes
-        ]
+        return [{name: present[id(array)] for name, array in volume.items()} for volume in self._volumes]
 
 
-def _shape(array: ExportedArray, present: tuple[int, ...]) -> tuple[int, ...]:
+def _present_shape(array: ExportedArray) -> tuple[int, ...]:
     """Return the shape of an array of a loader, by the one that its document has now."""
-    return array._shape_within(present) if isinstance(array, ArrayView) else present
+    if isinstance(array, DenseView):
+        return array._present_shape()
+    if isinstance(array, ArrayView):
+        return array._shape_within(present_metadata(array.base).shape)
+    return present_metadata(array).shape

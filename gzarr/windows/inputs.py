@@ -12,6 +12,8 @@ from ..arrays.view import ArrayView
 from ..errors import ArgumentError
 from ..hierarchy.create_filled import array as new_array
 from ..hierarchy.open import open_array
+from ..sparse.matrix import Matrix
+from ..sparse.view import DenseView
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,14 +22,17 @@ if TYPE_CHECKING:
 #: memory.
 Input: TypeAlias = Any
 
+#: What it becomes.
+AnyArray: TypeAlias = Array | ArrayView | DenseView
+
 #: What that is, in messages.
 KINDS = (
     "an array of gzarr or a view of one, the path or URL of one, an array of zarr-python, an OME image (its level 0), "
-    "or an array in memory (of NumPy, or of xarray with loaded elements)"
+    "a sparse matrix of gzarr (its dense rows), or an array in memory (of NumPy, or of xarray with loaded elements)"
 )
 
 
-def array_of(value: Input, device: str, wanted: str) -> Array | ArrayView:
+def array_of(value: Input, device: str, wanted: str) -> AnyArray:
     """Return an array for what can be given as one, on a device if it is not open yet.
 
     Parameters
@@ -46,8 +51,10 @@ def array_of(value: Input, device: str, wanted: str) -> Array | ArrayView:
     NodeNotFoundError, NodeTypeError, MetadataError, StoreError, DeviceError
         If it cannot be opened.
     """
-    if isinstance(value, (Array, ArrayView)):
+    if isinstance(value, AnyArray):
         return value
+    if isinstance(value, Matrix):
+        return value.dense()
     if isinstance(value, (str, os.PathLike)):
         return open_array(os.fspath(value), device=device)
     if _is_image(value):
@@ -68,14 +75,14 @@ def array_of(value: Input, device: str, wanted: str) -> Array | ArrayView:
 def device_of(values: Sequence[Input]) -> str:
     """Return the device that arrays among others are opened on: that of the first one that is open."""
     for value in values:
-        if isinstance(value, (Array, ArrayView)):
+        if isinstance(value, AnyArray | Matrix):
             return value.device
         if _is_image(value):
             return array_of(value, "auto", "").device
     return "auto"
 
 
-def names_of(value: Input, array: Array | ArrayView) -> tuple[str | None, ...] | None:
+def names_of(value: Input, array: AnyArray) -> tuple[str | None, ...] | None:
     """Return the names of the axes of what was given and of its array, None without any."""
     if _is_image(value):
         return tuple(value.axes)

@@ -32,6 +32,15 @@ ENTRIES: Final = {
     ("downsample_mean", "mean"): 1,
     ("downsample_max", "maximum"): 1,
     ("downsample_mode", "mode"): 1,
+    ("components", "find"): 1,
+    ("components", "describe"): 1,
+    ("components", "paint"): 1,
+    ("components", "unite"): 4,
+    ("regions", "measure"): 1,
+    ("regions", "rename"): 1,
+    ("sparse", "count"): 3,
+    ("sparse", "take"): 3,
+    ("sparse", "densify"): 3,
 }
 
 #: Called before Numba compiles a function, which takes seconds.

@@ -35,6 +35,7 @@ MODULES = {
     "gzarr.loader": None,
     "gzarr.loader.torch": "torch",
     "gzarr.ome": None,
+    "gzarr.sparse": None,
     "gzarr.stores": None,
 }
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.sparse
 
 import gzarr
 from gzarr.loader import Patches, Rows, Windows
@@ -50,6 +51,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     image = gzarr.ome.create(folder / "image.zarr", data=np.ones((256, 256), "u2"), axes="yx", levels=2)
     assert len(image.levels) == 2
     gzarr.ome.create_labels(folder / "image.zarr", "nuclei", data=np.tri(256, dtype="u2"))
+    counts = scipy.sparse.random_array((40, 30), density=0.2, format="csr", dtype="f4", rng=random)
+    gzarr.sparse.create(folder / "atlas.zarr", counts, path="X")
     era5 = gzarr.create_group(folder / "era5.zarr")
     for name in ("t2m", "u10"):
         era5.create_array(name, data=np.zeros((50, 16, 24), "f4"), chunks=(5, 16, 24))

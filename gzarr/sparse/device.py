@@ -1,0 +1,243 @@
+"""Entries on a device: gzarr's kernels choose columns and make rows dense, CuPy has the matrices.
+
+Device kernels add nothing up: where the indices of a row do not ascend, two entries may be of one element, and the host
+makes these rows dense.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import DeviceError
+from ..installing import COMMANDS
+from .entries import DenseTarget, Entries, joined_offsets, narrow_offsets
+from .host import HostMemory
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from ..arrays.outputs import DeviceResults
+    from .chosen import Columns
+
+    IntArray = npt.NDArray[np.int64]
+
+
+class DeviceMemory:
+    """Entries in CuPy's arrays.
+
+    Parameters
+    ----------
+    memory
+        Memory of the results, on a device, with the caller's stream.
+    """
+
+    def __init__(self, memory: DeviceResults) -> None:
+        self._memory = memory
+        self._device = memory.device
+        self._stream = memory.stream
+        # Page-locked memory that copies may still read.
+        self._uploading: list[Any] = []
+
+    def narrowed(self, indices: Any, columns: int) -> Any:
+        """Return indices as int32."""
+        if indices.dtype == np.int32:
+            return indices
+        with self._device, self._stream:
+            narrow = indices.astype(np.int32)
+            if indices.dtype.itemsize > 4:
+                narrow[indices.view(np.uint64) >= columns] = -1
+        return narrow
+
+    def first_wrong(self, entries: Entries, columns: int) -> int:
+        """Return the place of the first index that is no column, or -1."""
+        if not self._flags(entries, columns)[0]:
+            return -1
+        return HostMemory().first_wrong(self._on_host(entries), columns)
+
+    def taken(self, entries: Entries, columns: Columns) -> Entries:
+        """Return the entries in some columns."""
+        from gzarr_kernels.device import sparse as k
+
+        job, word = _Job(entries, columns), word_of(entries.values.dtype)
+        blocks = k.blocks(-(-entries.rows // k.THREADS))
+        with self._device:
+            address = self._device.address
+            uploaded = self._upload(job.words)
+            self._launch(k.count_chosen, blocks, address(entries.indices), address(uploaded), 0)
+            counts = self._device.to_host(uploaded[job.new : job.new + entries.rows], self._stream)
+            offsets = np.zeros(entries.rows + 1, np.int64)
+            np.cumsum(counts, out=offsets[1:])
+            job.words[job.new : job.new + entries.rows] = offsets[:-1]
+            uploaded = self._upload(job.words)
+            indices = self._device.empty((int(offsets[-1]),), np.dtype(np.int32), self._stream)
+            values = self._device.empty(indices.shape, entries.values.dtype, self._stream)
+            if indices.size:
+                parts = (entries.values, entries.indices, values, indices, uploaded)
+                self._launch(k.take_chosen, blocks, *map(address, parts), 0, word=word)
+            self._wait()
+        return Entries(offsets, indices, values)
+
+    def joined(self, parts: list[Entries]) -> Entries:
+        """Return several parts as one."""
+        if len(parts) == 1:
+            return parts[0]
+        import cupy
+
+        with self._device, self._stream:
+            indices = cupy.concatenate([part.indices for part in parts])
+            values = cupy.concatenate([part.values for part in parts])
+        return Entries(joined_offsets(parts), indices, values)
+
+    def address(self, array: Any) -> int:
+        """Return the address of an array's first element."""
+        return self._device.address(array)
+
+    def densify(self, entries: Entries, columns: Columns | None, target: DenseTarget) -> None:
+        """Write rows to dense arrays."""
+        from gzarr_kernels.device import sparse as k
+
+        if not entries.rows or not target.width:
+            return
+        word = word_of(entries.values.dtype)
+        memory, first = self._device.flat(target.whole)
+        base = self._device.address(target.whole) - first
+        places = target.addresses - base
+        # Which columns there are was checked.
+        if base % word or target.stride % word or (places % word).any() or self._flags(entries, 0)[1]:
+            self._densify_on_host(entries, columns, target)
+            return
+        job = _Job(entries, columns, (places // word, target.stride // word, target.width))
+        with self._device:
+            # What has no entries has no memory, and the kernel reads none.
+            values = entries.values if entries.values.size else memory
+            indices = entries.indices if entries.indices.size else memory
+            parts = map(self._device.address, (values, indices))
+            uploaded = self._upload(job.words)
+            arguments = (*parts, base, self._device.address(uploaded), 0)
+            self._launch(k.densify, k.blocks(entries.rows), *arguments, word=word)
+            self._wait()
+
+    def _densify_on_host(self, entries: Entries, columns: Columns | None, target: DenseTarget) -> None:
+        host = HostMemory()
+        dense = np.empty((entries.rows, target.width), entries.values.dtype)
+        host.densify(self._on_host(entries), columns, DenseTarget.of(dense, host.address))
+        with self._device:
+            whole = self._upload(dense)
+            self._wait()
+        for i in range(entries.rows):
+            self._memory.copy(target.row(i), whole[i])
+
+    def offsets(self, entries: Entries) -> Any:
+        """Return the offsets on the device."""
+        with self._device:
+            offsets = self._upload(narrow_offsets(entries))
+            self._wait()
+        return offsets
+
+    def matrix(self, entries: Entries, shape: tuple[int, int], form: str) -> Any:
+        """Return a ``csr_array`` or ``csc_array`` of CuPy (before CuPy 14.1, a ``csr_matrix`` or ``csc_matrix``)."""
+        import cupyx.scipy.sparse as sparse
+
+        make = getattr(sparse, f"{form}_array", None) or getattr(sparse, f"{form}_matrix")
+        offsets = self.offsets(entries)
+        try:
+            with self._device, self._stream:
+                return make((entries.values, entries.indices, offsets), shape=shape, copy=False)
+        except ImportError as error:
+            raise DeviceError(
+                f"sparse matrices on a GPU are CuPy's, which need cuSPARSE: {COMMANDS['cusparse-cu13']} (with CUDA 12, "
+                f"{COMMANDS['cusparse-cu12']}) installs it; read_parts and to_dense do without it ({error})"
+            ) from error
+
+    def _flags(self, entries: Entries, columns: int) -> tuple[bool, bool]:
+        """Return whether an index is no column, and whether those of a row do not ascend."""
+        from gzarr_kernels.device import sparse as k
+
+        if not entries.values.size:
+            return False, False
+        job = _Job(entries, None)
+        job.words[k.COLUMNS] = columns
+        with self._device:
+            uploaded = self._upload(job.words)
+            addresses = self._device.address(entries.indices), self._device.address(uploaded)
+            self._launch(k.check_rows, k.blocks(entries.rows), *addresses, 0)
+            wrong, unsorted = self._device.to_host(uploaded[job.flags : job.flags + 2], self._stream).tolist()
+            self._wait()
+        return bool(wrong), bool(unsorted)
+
+    def _on_host(self, entries: Entries) -> Entries:
+        with self._device:
+            return Entries(
+                entries.offsets,
+                self._device.to_host(entries.indices, self._stream),
+                self._device.to_host(entries.values, self._stream),
+            )
+
+    def _upload(self, words: npt.NDArray[Any]) -> Any:
+        """Return a copy on the device, which is complete once the caller has waited (:meth:`_wait`)."""
+        pinned = self._device.pinned(words.nbytes)
+        pinned[:] = words.reshape(-1).view(np.uint8)
+        self._uploading.append(pinned)
+        uploaded = self._device.empty(words.shape, words.dtype, self._stream)
+        self._device.copy_in(uploaded, pinned, self._stream)
+        return uploaded
+
+    def _wait(self) -> None:
+        self._stream.synchronize()
+        self._uploading.clear()
+
+    def _launch(self, kernel: Any, blocks: int, *arguments: int, word: int = 0) -> None:
+        from gzarr_kernels.device.target import THREADS
+
+        self._device.launch(kernel, blocks, THREADS, self._stream, *arguments, word=word)
+
+
+class _Job:
+    """The columns of a kernel of ``gzarr_kernels.device.sparse``; its header is the first.
+
+    Parameters
+    ----------
+    entries, columns
+        Entries of all rows, and the chosen columns.
+    dense
+        The word of each row's first element in dense results, the distance of its elements in words, and their number.
+
+    Attributes
+    ----------
+    words
+        int64, all columns.
+    flags, new
+        Places of columns in them.
+    """
+
+    def __init__(
+        self, entries: Entries, columns: Columns | None, dense: tuple[IntArray, int, int] | None = None
+    ) -> None:
+        from gzarr_kernels.device import sparse as k
+
+        rows = entries.rows
+        self.flags: int = k.SIZE + rows + 1
+        self.new: int = self.flags + 2
+        chosen = self.new + rows
+        parts: list[npt.NDArray[Any]] = [np.zeros(k.SIZE, np.int64), entries.offsets, np.zeros(2 + rows, np.int64)]
+        if columns is not None:
+            parts += [columns.offsets, columns.places]
+        if dense is not None:
+            parts.append(dense[0])
+        self.words: IntArray = np.concatenate(parts, dtype=np.int64)
+        header = self.words[: k.SIZE]
+        header[k.ROWS] = rows
+        header[k.OFFSETS], header[k.FLAGS], header[k.NEW] = k.SIZE, self.flags, self.new
+        header[k.CHOSEN_OFFSETS] = -1 if columns is None else chosen
+        header[k.CHOSEN] = 0 if columns is None else chosen + len(columns.offsets)
+        header[k.PER] = entries.values.dtype.itemsize // word_of(entries.values.dtype)
+        if dense is not None:
+            header[k.TARGETS] = sum(map(len, parts)) - rows
+            _, header[k.COLUMN_STRIDE], header[k.WIDTH] = dense
+
+
+def word_of(dtype: np.dtype[Any]) -> int:
+    """Return the bytes of the words in which values are moved."""
+    return min(dtype.itemsize, 8)

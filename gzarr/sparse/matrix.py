@@ -1,0 +1,524 @@
+"""A sparse matrix that is read by rows and columns."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+
+from ..arrays.array import Array
+from ..arrays.outputs import HOST, DeviceResults
+from ..arrays.ranges import read_ranges
+from ..arrays.read_options import as_dtype
+from ..errors import ArgumentError, ChunkDecodeError, OutputError, SelectionError
+from .appending import append, reopened
+from .chosen import Columns, chosen_along
+from .device import DeviceMemory
+from .entries import DenseTarget, Entries
+from .host import HostMemory
+from .layout import Form, Layout, layout_of, shape_of
+from .view import DenseView
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import numpy.typing as npt
+
+    from ..arrays.read_options import ReadOptions
+    from ..hierarchy.group import Group
+    from .entries import Memory
+
+    IntArray = npt.NDArray[np.int64]
+
+#: Entries that are read at a time where only some are kept, or where they become dense.
+_BATCH_ENTRIES: Final = 1 << 24
+#: Types of values in matrices of CuPy.
+_OF_CUPY: Final = "?fdFD"
+
+
+class Parts(NamedTuple):
+    """A sparse matrix as its arrays, in host memory or on a GPU, for libraries other than SciPy and CuPy.
+
+    For example ``torch.sparse_csr_tensor(parts.indptr, parts.indices, parts.data, parts.shape)``.
+
+    Attributes
+    ----------
+    data
+        ``(e,)``, the values.
+    indices
+        int32 ``(e,)``, the column of each (in CSC, the row).
+    indptr
+        int32 ``(n + 1,)``, or int64 for 2³¹ values and more: how many values are before each row (column).
+    shape
+        Rows and columns.
+    """
+
+    data: Any
+    indices: Any
+    indptr: Any
+    shape: tuple[int, int]
+
+
+class Matrix:
+    """A sparse matrix in a group, CSR or CSC; get one from :func:`open` or :func:`create`.
+
+    ``m[rows]`` reads rows and ``m[rows, columns]`` some of their columns. Rows and columns are chosen by a slice, a
+    mask, an integer (which keeps its axis) or integers in any order, also repeated; results have their order. A result
+    is a ``csr_array`` or ``csc_array`` of SciPy, or of CuPy for arrays on a GPU.
+
+    In CSR, what a read costs depends on the rows: of those, all columns are read. In CSC it depends on the columns.
+
+    Parameters
+    ----------
+    group
+        The group.
+    """
+
+    def __init__(self, group: Group) -> None:
+        self._group = group
+        self._layout: Layout = layout_of(group)
+        self._indptr: IntArray | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Matrix, (self._group,)
+
+    def __repr__(self) -> str:
+        rows, columns = self.shape
+        return f"<gzarr.sparse.Matrix {self.name!r} {self.format} ({rows}, {columns}) {self.dtype} {self.device}>"
+
+    # -- what it is
+
+    @property
+    def group(self) -> Group:
+        """The group that holds it."""
+        return self._group
+
+    @property
+    def name(self) -> str:
+        """Path of the group in its store, with a leading slash."""
+        return self._group.name
+
+    @property
+    def format(self) -> Form:
+        """``"csr"`` or ``"csc"``."""
+        return self._layout.form
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        return self._layout.shape
+
+    @property
+    def ndim(self) -> int:
+        """2."""
+        return 2
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Data type of the stored values."""
+        return self._layout.data.dtype
+
+    @property
+    def device(self) -> str:
+        """Device that it is read to: ``"cpu"`` or ``"cuda:N"``."""
+        return self._layout.data.device
+
+    @property
+    def data(self) -> Array:
+        """Array of the values; it may be longer than :attr:`nnz`."""
+        return self._layout.data
+
+    @property
+    def indices(self) -> Array:
+        """Array of the column of each value (in CSC, of the row)."""
+        return self._layout.indices
+
+    @property
+    def nnz(self) -> int:
+        """Number of stored values; the first use reads :attr:`indptr`."""
+        return int(self.indptr[-1])
+
+    @property
+    def indptr(self) -> IntArray:
+        """int64 ``(n + 1,)`` in host memory: how many values are before each row (in CSC, before each column).
+
+        It is read at the first use, and kept: 8 bytes for each row.
+
+        Raises
+        ------
+        ChunkDecodeError
+            If it does not begin with 0, descends, or goes beyond the values.
+        ChunkError, SelectionError
+            As for :meth:`gzarr.Array.read`.
+        """
+        # Several threads may do this at once; at worst, it is read twice.
+        if self._indptr is None:
+            self._indptr = self._read_indptr()
+        return self._indptr
+
+    def _read_indptr(self) -> IntArray:
+        layout = self._layout
+        array = layout.indptr
+        on_host = Array(array.metadata, array.store, array.path, device="cpu", missing=array._missing)
+        # An unsigned number that does not fit becomes negative.
+        found: IntArray = on_host[: self._major + 1].astype(np.int64, copy=False)
+        room = min(len(layout.data), len(layout.indices))
+        if found[0]:
+            raise _damaged(array, 0, f"it begins with {found[0]}, not with 0")
+        descends = found[1:] < found[:-1]
+        if descends.any():
+            i = int(np.argmax(descends))
+            raise _damaged(
+                array, i + 1, f"{self._of_major} {i} has values from {found[i]} to {found[i + 1]}: it must not descend"
+            )
+        if found[-1] > room:
+            i = int(np.searchsorted(found, room, "right")) - 1
+            raise _damaged(
+                array,
+                i + 1,
+                f"{self._of_major} {i} has values up to {found[i + 1]}, but 'data' and 'indices' have only {room}",
+            )
+        found.flags.writeable = False
+        return found
+
+    # -- reading
+
+    def __getitem__(self, selection: Any) -> Any:
+        """Read rows, or rows and columns; see :meth:`read`."""
+        if not isinstance(selection, tuple):
+            return self.read(selection)
+        if len(selection) > 2:
+            raise SelectionError(f"matrix {self.name!r} has two dimensions, not {len(selection)}")
+        return self.read(*selection)
+
+    def read(self, rows: Any = None, columns: Any = None, *, dtype: Any = None, stream: Any = None) -> Any:
+        """Read rows and columns as a sparse matrix.
+
+        Parameters
+        ----------
+        rows, columns
+            Slice, mask, integer, or integers in any order, possibly repeated; None for all.
+        dtype
+            Data type of the values, converted while they are decoded; None for that of the matrix (``float16`` becomes
+            ``float32``, which SciPy has). On a GPU, CuPy has ``bool``, ``float32``, ``float64`` and complex numbers.
+        stream
+            As for :meth:`gzarr.Array.read`.
+
+        Returns
+        -------
+        ``csr_array`` or ``csc_array`` of SciPy, or of CuPy on a GPU, in the format of the matrix. The entries of a row
+        have the order that they have in the store; where columns were chosen, theirs.
+
+        Raises
+        ------
+        ArgumentError
+            If SciPy is not installed, or if ``dtype`` is none of these.
+        SelectionError
+            If rows or columns do not fit, or if the result is too large.
+        ChunkDecodeError
+            If an index is outside of the matrix; the message names the row. Other errors of chunks as for
+            :meth:`gzarr.Array.read`.
+        DeviceError, MemoryError
+            If the device cannot be used, or runs out of memory.
+        """
+        wanted = self._value_dtype(dtype)
+        options = self._options(stream)
+        if options.memory is not HOST and wanted.char not in _OF_CUPY:
+            raise ArgumentError(
+                f"matrix {self.name!r}: sparse matrices of CuPy have no {wanted}; pass dtype='float32', or use "
+                "to_dense or read_parts"
+            )
+        memory = self._memory_of(options)
+        entries, shape = self._entries(rows, columns, wanted, options, memory)
+        return memory.matrix(entries, shape, self.format)
+
+    def read_parts(self, rows: Any = None, columns: Any = None, *, dtype: Any = None, stream: Any = None) -> Parts:
+        """Read rows and columns as three arrays, without SciPy.
+
+        Parameters
+        ----------
+        rows, columns, dtype, stream
+            As for :meth:`read`; values of any data type on a GPU, too.
+
+        Returns
+        -------
+        The arrays, of NumPy or CuPy.
+
+        Raises
+        ------
+        ArgumentError, SelectionError, ChunkError, DeviceError, MemoryError
+            As for :meth:`read`.
+        """
+        options = self._options(stream)
+        memory = self._memory_of(options)
+        entries, shape = self._entries(rows, columns, self._value_dtype(dtype), options, memory)
+        return Parts(entries.values, entries.indices, memory.offsets(entries), shape)
+
+    def to_dense(
+        self, rows: Any = None, columns: Any = None, *, out: Any = None, dtype: Any = None, stream: Any = None
+    ) -> Any:
+        """Read rows and columns as a dense array; entries of one element are added up.
+
+        Parameters
+        ----------
+        rows, columns, stream
+            As for :meth:`read`.
+        out
+            Array of the result's shape and dtype, with any strides.
+        dtype
+            Data type of the result; None for that of ``out``, or else of the matrix. Values are converted before they
+            are added up.
+
+        Returns
+        -------
+        ``out``, or a new array ``(rows, columns)`` of NumPy, or of CuPy on a GPU.
+
+        Raises
+        ------
+        OutputError
+            If ``out`` does not fit; nothing was read.
+        ArgumentError, SelectionError, ChunkError, DeviceError, MemoryError
+            As for :meth:`read`.
+        """
+        if dtype is None and out is not None:
+            dtype = getattr(out, "dtype", None)
+        final = self.dtype if dtype is None else as_dtype(dtype)
+        wanted = self._value_dtype(final)
+        options = self._options(stream)
+        memory = self._memory_of(options)
+        major, minor = self._chosen(rows, columns)
+        counts = (self._major if major is None else len(major), self._minor if minor is None else len(minor))
+        shape = counts if self.format == "csr" else (counts[1], counts[0])
+        try:
+            result = self.data._output(shape, final, out, options.memory)
+        except OutputError as error:
+            raise OutputError(f"matrix {self.name!r}: {error}") from None
+        target = result if self.format == "csr" else result.T
+        chosen = None if minor is None else Columns.of(minor, self._minor)
+        if wanted == final:
+            self._densify(major, chosen, wanted, options, DenseTarget.of(target, memory.address))
+            return result
+        for first, last in self._batches(major, counts[1]):
+            dense = options.memory.empty((last - first, counts[1]), wanted)
+            memory.densify(
+                self._fetch(_some(major, first, last), wanted, options, memory),
+                chosen,
+                DenseTarget.of(dense, memory.address),
+            )
+            options.memory.copy(target[first:last], dense)
+        return result
+
+    def dense(self, *, columns: Any = None, dtype: Any = None) -> DenseView:
+        """Return the rows as a dense array that is read later, for what takes arrays, such as :class:`gzarr.Loader`.
+
+        Parameters
+        ----------
+        columns
+            As for :meth:`read`.
+        dtype
+            Data type of the elements; None for that of the matrix (``float16`` becomes ``float32``).
+
+        Returns
+        -------
+        The view, on the device of the matrix. :attr:`indptr` has been read, nothing else.
+
+        Raises
+        ------
+        ArgumentError
+            If the matrix is CSC, of which single rows cannot be read, or if ``dtype`` is no type of numbers.
+        SelectionError
+            If columns do not fit.
+        ChunkError
+            If ``indptr`` cannot be read, or is wrong.
+        """
+        if self.format != "csr":
+            raise ArgumentError(
+                f"matrix {self.name!r} is CSC, of which single rows cannot be read: write it as CSR, for example by "
+                "gzarr.sparse.create(store, m[:].tocsr())"
+            )
+        wanted = self._value_dtype(dtype)
+        return DenseView(self, chosen_along(columns, self.shape[1], "columns", self.name), wanted)
+
+    # -- changing
+
+    def append(self, block: Any, *, lock: bool = False) -> None:
+        """Append rows to CSR, or columns to CSC.
+
+        Values are written before the shape, so readers see all of a block or nothing, and a failed or interrupted call
+        leaves the matrix as it was. Threads take turns, and so do processes that pass ``lock=True``.
+
+        Parameters
+        ----------
+        block
+            Sparse matrix or array of SciPy or CuPy with as many columns (in CSC, rows).
+        lock
+            Whether to exclude other processes that also pass ``lock=True``, by a file lock beside the data.
+
+        Raises
+        ------
+        ArgumentError
+            If the block does not fit, or if the matrix cannot hold its values; nothing was changed.
+        ReadOnlyError
+            If the group was opened for reading.
+        ChunkWriteError, StoreError
+            If the store fails; the matrix is as it was.
+        """
+        append(self._group, block, lock=lock)
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Look again at the group, which others may have appended to; errors as for :func:`open`."""
+        self._group = reopened(self._group)
+        self._layout, self._indptr = layout_of(self._group), None
+
+    def present_shape(self) -> tuple[int, int]:
+        """Return the shape that the group in the store has now; this matrix keeps its own until :meth:`refresh`.
+
+        Raises
+        ------
+        NodeNotFoundError, NodeTypeError, MetadataError, StoreError
+            As for :func:`open`.
+        """
+        return shape_of(reopened(self._group))
+
+    # -- how it is read
+
+    @property
+    def _major(self) -> int:
+        return self.shape[self.format == "csc"]
+
+    @property
+    def _minor(self) -> int:
+        return self.shape[self.format == "csr"]
+
+    @property
+    def _of_major(self) -> str:
+        return "row" if self.format == "csr" else "column"
+
+    @property
+    def _of_minor(self) -> str:
+        return "column" if self.format == "csr" else "row"
+
+    def _value_dtype(self, dtype: Any) -> np.dtype[Any]:
+        """Return the type in which values are read."""
+        wanted = self.dtype if dtype is None else as_dtype(dtype)
+        if wanted.char not in "?bBhHiIlLqQefdFD":
+            raise ArgumentError(f"matrix {self.name!r}: values cannot be converted to dtype={wanted}")
+        if self.dtype.kind == "c" and wanted.kind != "c":
+            raise ArgumentError(f"matrix {self.name!r}: complex numbers cannot be converted to dtype={wanted}")
+        return np.dtype(np.float32) if wanted == np.float16 else wanted.newbyteorder("=")
+
+    @staticmethod
+    def _memory_of(options: ReadOptions) -> Memory:
+        return DeviceMemory(options.memory) if isinstance(options.memory, DeviceResults) else HostMemory()
+
+    def _options(self, stream: Any) -> ReadOptions:
+        return self.data._read_options(None, stream, None, "auto", None)
+
+    def _chosen(self, rows: Any, columns: Any) -> tuple[IntArray | None, IntArray | None]:
+        """Return what was chosen along the compressed axis and the other one; None for all."""
+        found = (
+            chosen_along(rows, self.shape[0], "rows", self.name),
+            chosen_along(columns, self.shape[1], "columns", self.name),
+        )
+        return found if self.format == "csr" else (found[1], found[0])
+
+    def _entries(
+        self, rows: Any, columns: Any, dtype: np.dtype[Any], options: ReadOptions, memory: Memory
+    ) -> tuple[Entries, tuple[int, int]]:
+        major, minor = self._chosen(rows, columns)
+        if minor is None:
+            entries = self._fetch(_some(major, 0, self._major if major is None else len(major)), dtype, options, memory)
+            counts = (entries.rows, self._minor)
+        else:
+            chosen = Columns.of(minor, self._minor)
+            parts = [
+                memory.taken(self._fetch(_some(major, first, last), dtype, options, memory), chosen)
+                for first, last in self._batches(major, 0)
+            ]
+            entries = memory.joined(parts)
+            counts = (entries.rows, chosen.count)
+        return entries, counts if self.format == "csr" else (counts[1], counts[0])
+
+    def _densify(
+        self,
+        major: IntArray | None,
+        columns: Columns | None,
+        dtype: np.dtype[Any],
+        options: ReadOptions,
+        target: DenseTarget,
+    ) -> None:
+        """Read rows of the compressed form to rows of dense arrays."""
+        memory = self._memory_of(options)
+        for first, last in self._batches(major, target.width):
+            entries = self._fetch(_some(major, first, last), dtype, options, memory)
+            memory.densify(entries, columns, target.some(first, last))
+
+    def _batches(self, major: IntArray | None, more: int) -> Iterator[tuple[int, int]]:
+        """Yield the begins and ends of rows that are read at a time; each counts for ``more`` entries besides its own.
+
+        There is at least one, which may be empty.
+        """
+        indptr = self.indptr
+        rows = self._major if major is None else len(major)
+        if major is None:
+            ends = indptr[1:] + more * np.arange(1, rows + 1)
+        else:
+            ends = np.cumsum(indptr[major + 1] - indptr[major] + more)
+        first = 0
+        while True:
+            before = int(ends[first - 1]) if first else 0
+            last = min(rows, max(int(np.searchsorted(ends, before + _BATCH_ENTRIES, "right")), first + 1))
+            yield first, last
+            if last >= rows:
+                return
+            first = last
+
+    def _fetch(self, major: IntArray | slice, dtype: np.dtype[Any], options: ReadOptions, memory: Memory) -> Entries:
+        """Return the entries of some rows, whose indices are right; each array is read in one plan."""
+        indptr = self.indptr
+        if isinstance(major, slice):
+            ends = indptr[major.start : major.stop + 1]
+            offsets = ends - ends[0]
+            starts, counts = ends[:1], offsets[-1:]
+        else:
+            starts = indptr[major]
+            counts = indptr[major + 1] - starts
+            offsets = np.zeros(len(major) + 1, np.int64)
+            np.cumsum(counts, out=offsets[1:])
+        layout = self._layout
+        stored = layout.indices.dtype
+        # Numbers of 64 bits that do not fit would become others; of 32 bits, negative.
+        read_as = np.dtype(np.int32) if stored.itemsize <= 4 else stored.newbyteorder("=")
+        indices = memory.narrowed(read_ranges(layout.indices, starts, counts, read_as, options), self._minor)
+        entries = Entries(offsets, indices, indices)
+        wrong = memory.first_wrong(entries, self._minor)
+        if wrong >= 0:
+            i = int(np.searchsorted(offsets, wrong, "right")) - 1
+            row = major.start + i if isinstance(major, slice) else int(major[i])
+            self._refuse_index(row, int(indptr[row]) + wrong - int(offsets[i]))
+        return Entries(offsets, indices, read_ranges(layout.data, starts, counts, dtype, options))
+
+    def _refuse_index(self, row: int, place: int) -> None:
+        array = self._layout.indices
+        on_host = Array(array.metadata, array.store, array.path, device="cpu", missing=array._missing)
+        found = int(on_host[place])
+        raise _damaged(
+            array,
+            place,
+            f"{self._of_major} {row} has an entry in {self._of_minor} {found}, but the matrix has {self._minor} "
+            f"{self._of_minor}s: it is damaged, or was changed meanwhile",
+        )
+
+
+def _some(major: IntArray | None, first: int, last: int) -> IntArray | slice:
+    return slice(first, last) if major is None else major[first:last]
+
+
+def _damaged(array: Array, element: int, reason: str) -> ChunkDecodeError:
+    """Return the error of a wrong element of an array."""
+    metadata = array.metadata
+    (chunk,) = array._planned_grid.chunk_of(np.array([[element]], np.int64)).tolist()
+    (stored,) = metadata.chunk_grid.chunk_of(np.array([[element]], np.int64)).tolist()
+    key = metadata.key_prefix(array.path) + metadata.chunk_key_encoding.encode(tuple(stored))
+    return ChunkDecodeError(f"{reason}", node=array.name, chunk=tuple(chunk), key=key)

@@ -1,0 +1,205 @@
+"""Batches of the rows of sparse matrices, and dense views of these, beside the same of dense arrays."""
+
+from __future__ import annotations
+
+import itertools
+import pickle
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from support.sparse_groups import compressed, dense, stored, write
+
+import gzarr
+from gzarr.loader import Dataset, Loader, Rows, Windows
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from support.devices import TestedDevice
+
+pytestmark = pytest.mark.filterwarnings("ignore:shuffling is coarse")
+
+SHAPE = (600, 40)
+DATA = dense(SHAPE)
+LABELS = np.arange(600) % 3
+
+
+def opened(device: TestedDevice, **options: Any) -> gzarr.sparse.Matrix:
+    return gzarr.sparse.open(stored(DATA, **options), path="X", device=device.name)
+
+
+@pytest.mark.parametrize("shuffle", ["blocks", "full", False])
+@pytest.mark.parametrize("prefetch", [0, 2])
+def test_each_row_once(shuffle: Any, prefetch: int, device: TestedDevice) -> None:
+    labels = gzarr.create_array({}, data=LABELS, chunks=50, device=device.name)
+    # Rows of some chunks at a time, and chunks that stay decoded.
+    for buffer_bytes in (20_000, 1 << 20):
+        loader = Loader(
+            {"x": opened(device), "label": labels}, batch_size=32, shuffle=shuffle, seed=3, drop_last=False,
+            prefetch=prefetch, buffer_bytes=buffer_bytes,
+        )  # fmt: skip
+        for _ in range(2):
+            seen = []
+            for batch in loader:
+                np.testing.assert_array_equal(device.to_numpy(batch["x"]), DATA[batch.samples])
+                np.testing.assert_array_equal(device.to_numpy(batch["label"]), LABELS[batch.samples])
+                seen += batch.samples.tolist()
+            assert sorted(seen) == list(range(600))
+            assert (seen == sorted(seen)) == (shuffle is False)
+
+
+def test_some_columns_in_another_type(device: TestedDevice) -> None:
+    genes = [30, 2, 2, 17]
+    view = opened(device, index="u2").dense(columns=genes, dtype="f8")
+    for batch in Loader(view, Rows(where=LABELS == 1), batch_size=16, seed=1):
+        assert batch["data"].dtype == np.float64
+        np.testing.assert_array_equal(device.to_numpy(batch["data"]), DATA[batch.origins[:, 0]][:, genes])
+
+
+def test_entries_of_one_element(device: TestedDevice) -> None:
+    values, indices, offsets = compressed(DATA, "csr")
+    twice = [np.repeat(part, 2) for part in (values, indices)]
+    store = gzarr.MemoryStore()
+    write(store, SHAPE, (*twice, 2 * offsets))
+    m = gzarr.sparse.open(store, path="X", device=device.name)
+    for batch in Loader(m, batch_size=50, seed=1):
+        np.testing.assert_array_equal(device.to_numpy(batch["data"]), 2 * DATA[batch.samples])
+
+
+def test_the_order_is_that_of_a_dense_array(device: TestedDevice) -> None:
+    """As of an array with the view's chunks, with all numbers of ranks, and resumed anywhere."""
+    m = opened(device)
+    whole = gzarr.create_array({}, data=DATA, chunks=m.dense().chunks, device=device.name)
+    options: dict[str, Any] = {"batch_size": 10, "seed": 5, "buffer_bytes": 40_000}
+    expected = [batch.samples.tolist() for batch in Loader(whole, **options)]
+    assert [batch.samples.tolist() for batch in Loader(m, **options)] == expected
+    together = [Loader(m, rank=rank, world_size=2, **{**options, "batch_size": 5}) for rank in range(2)]
+    for one, other, step in zip(*together, expected, strict=True):
+        assert sorted([*one.samples.tolist(), *other.samples.tolist()]) == sorted(step)
+    loader = Loader(m, **options)
+    for _ in itertools.islice(loader, 23):
+        pass
+    resumed = Loader(m, **options)
+    resumed.load_state_dict(loader.state_dict())
+    found = list(resumed)
+    assert [batch.samples.tolist() for batch in found] == expected[23:]
+    for batch in found:
+        np.testing.assert_array_equal(device.to_numpy(batch["data"]), DATA[batch.samples])
+
+
+def test_weights_and_volumes(device: TestedDevice) -> None:
+    m, other = opened(device), opened(device, chunks=100)
+    loader = Loader([{"x": m}, {"x": other}], weights=[1, 2], batch_size=30, seed=1)
+    counts = np.zeros(1200, int)
+    for batch in loader:
+        np.add.at(counts, batch.samples, 1)
+        np.testing.assert_array_equal(device.to_numpy(batch["x"]), DATA[batch.samples % 600])
+    assert counts[:600].sum() == 600
+    assert counts[600:].sum() == 1200
+    loader = Loader({"x": m}, Rows(balance=np.arange(600) < 60), batch_size=30, seed=1)
+    few = sum(int((batch.samples < 60).sum()) for batch in loader)
+    assert abs(few - 300) <= 30
+
+
+def test_memory_is_that_of_dense_rows() -> None:
+    m = gzarr.sparse.open(stored(DATA), path="X", device="cpu")
+    loader = Loader(m, batch_size=10, buffer_bytes=60_000, seed=1)
+    whole = gzarr.create_array({}, data=DATA, chunks=m.dense().chunks, device="cpu")
+    of_dense = Loader(whole, batch_size=10, buffer_bytes=60_000, seed=1)
+    assert str(loader.explain()).splitlines()[-1] == str(of_dense.explain()).splitlines()[-1]
+    assert loader.explain().held_bytes <= 60_000 + 3 * 10 * 160
+
+
+def test_a_matrix_that_grows(tmp_path: Path) -> None:
+    import scipy.sparse
+
+    block = scipy.sparse.csr_array(DATA)
+    m = gzarr.sparse.create(tmp_path, block, chunks=500, device="cpu")
+    loader = Loader(m, batch_size=100, seed=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        list(loader)
+    gzarr.sparse.open(tmp_path, mode="r+").append(block)
+    with pytest.warns(UserWarning, match=r"grown from shape \(600, 40\) to \(1200, 40\)"):
+        seen = [number for batch in loader for number in batch.samples.tolist()]
+    assert sorted(seen) == list(range(600))
+    gzarr.sparse.create(tmp_path, block[:50], overwrite=True)
+    with pytest.raises(gzarr.ArgumentError, match="shrunk"):
+        list(loader)
+
+
+def test_damage_is_one_batch() -> None:
+    values, indices, offsets = compressed(DATA, "csr")
+    store = gzarr.MemoryStore()
+    group = write(store, SHAPE, (values, indices, offsets), chunks=20)
+    group["indices"][offsets[333]] = 40  # type: ignore[index]
+    m = gzarr.sparse.open(store, path="X", device="cpu")
+    skipped = []
+    loader = Loader(m, batch_size=20, seed=1, on_error=lambda error, number: skipped.append((str(error), number)))
+    seen = [number for batch in loader for number in batch.samples.tolist()]
+    assert sorted(seen) == [number for number in range(600) if number != 333]
+    ((message, number),) = skipped
+    assert "row 333 has an entry in column 40" in message
+    assert number == 333
+
+
+def test_other_samplers_and_datasets() -> None:
+    m = gzarr.sparse.open(stored(DATA), path="X", device="cpu")
+    whole = gzarr.create_array({}, data=DATA, chunks=m.dense().chunks, device="cpu")
+    pairs = [Loader(array, Windows(0, {"x": (-1, 0), "y": (1, 1)}), batch_size=10, seed=1) for array in (m, whole)]
+    for batch, expected in zip(*pairs, strict=True):
+        np.testing.assert_array_equal(batch["x"], expected["x"])
+        np.testing.assert_array_equal(batch["y"], expected["y"])
+    dataset = Dataset(m)
+    np.testing.assert_array_equal(dataset[17]["data"], DATA[17])
+    for number, sample in zip([5, 3, 5], dataset.__getitems__([5, 3, 5]), strict=True):
+        np.testing.assert_array_equal(sample["data"], DATA[number])
+
+
+# -- dense views
+
+
+def test_a_view_reads_as_numpy_does(device: TestedDevice) -> None:
+    view = opened(device).dense()
+    assert (view.shape, view.dtype, view.ndim, view.device) == (SHAPE, np.dtype("f4"), 2, device.name)
+    for selection in (
+        ..., 7, np.s_[3:9], np.s_[::-7], np.s_[100:5:-1, 3:30:4], np.s_[:, 5], np.s_[4, 5], np.s_[10:20, ::-1],
+        [5, 3, 5], LABELS == 2, np.s_[:, np.newaxis, 3:4], np.s_[5:5],
+    ):  # fmt: skip
+        np.testing.assert_array_equal(device.to_numpy(view[selection]), DATA[selection])
+    many = view.read_many([np.s_[3:9, 2:5], np.s_[50:56, 30:33]])
+    np.testing.assert_array_equal(device.to_numpy(many), np.stack([DATA[3:9, 2:5], DATA[50:56, 30:33]]))
+    np.testing.assert_array_equal(device.to_numpy(view.read(np.s_[9:3:-1], dtype="i4")), DATA[9:3:-1].astype("i4"))
+    out = device.array(np.full((6, 80), 7, "f4"))
+    view.read(np.s_[3:9], out=out[:, ::-2])
+    np.testing.assert_array_equal(device.to_numpy(out)[:, ::-2], DATA[3:9])
+
+
+def test_what_views_refuse() -> None:
+    m = gzarr.sparse.open(stored(DATA), path="X", device="cpu")
+    view = m.dense(columns=[3, 1])
+    assert repr(view) == "<gzarr.sparse.DenseView /X[:, 2 columns] (600, 2) float32 cpu>"
+    for read in (
+        lambda: view[:, [1, 0]],
+        lambda: view.get_coordinate_selection(([1, 2], [0, 1])),
+        lambda: view[view[...] > 3],
+    ):
+        with pytest.raises(gzarr.ArgumentError, match=r"m\.dense\(columns="):
+            read()
+    with pytest.raises(gzarr.SelectionError, match="40 columns"):
+        m.dense(columns=[40])
+    with pytest.raises(gzarr.ArgumentError, match="dtype"):
+        m.dense(dtype="U3")
+    turned = gzarr.sparse.open(stored(DATA, "csc"), path="X", device="cpu")
+    with pytest.raises(gzarr.ArgumentError, match="is CSC"):
+        turned.dense()
+    with pytest.raises(gzarr.ArgumentError, match="is CSC"):
+        Loader(turned)
+    assert m.dense(columns=[3, 1]) == view
+    assert m.dense(columns=[1, 3]) != view
+    again = pickle.loads(pickle.dumps(view))
+    np.testing.assert_array_equal(again[...], DATA[:, [3, 1]])
+    empty = gzarr.sparse.open(stored(DATA[:0]), path="X", device="cpu").dense()
+    assert empty[...].shape == (0, 40)
