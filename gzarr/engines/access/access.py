@@ -61,6 +61,8 @@ class Access:
         Absolute ``root`` where ``key`` is the file ``root/key``; None if the values are not files.
     remote
         Whether values are fetched by requests, of which many should be in progress at once.
+    version
+        Function that returns the version of the value of a key, None if the store cannot tell.
     packed, holder
         Whether values are parts of one value of another store; access to what chunks are read from.
     indexes
@@ -76,6 +78,7 @@ class Access:
         self.store = store
         self.indexes: ShardIndexCache = ShardIndexCache()
         self._versioned = isinstance(store, VersionedStore)
+        self.version: Callable[[str], Hashable | None] = store.version if self._versioned else _no_version
         self._sized = isinstance(store, SizedStore)
 
     @property
@@ -84,10 +87,6 @@ class Access:
         return self
 
     # -- indexes of shards
-
-    def version(self, key: str) -> Hashable | None:
-        """Return the version of a value, None if the store cannot tell."""
-        return self.store.version(key) if self._versioned else None
 
     def versions(self, keys: Sequence[str]) -> dict[str, Hashable]:
         """Return the versions of those values that have one."""
@@ -409,3 +408,7 @@ class ReadRequest:
             most = self.most_encoded
             reason = f"the shard's index gives it {int(sizes[i])} bytes; a chunk of this array has at most {most}"
             raise self.failure(ChunkDecodeError, i if rows is None else int(rows[i]), reason)
+
+
+def _no_version(_: str) -> None:
+    """Return None: the store has no versions."""

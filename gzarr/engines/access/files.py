@@ -84,7 +84,10 @@ def set_chunk_files(slots: JobSlots, root: bytes, keys: ChunkKeys) -> None:
 def paths_of(root: str, keys: Iterable[str]) -> tuple[npt.NDArray[np.uint8], IntArray]:
     """Return NUL-terminated paths of files, as uint8; int64 ``(files + 1,)``, where each begins."""
     paths = np.frombuffer(os.fsencode("".join([f"{root}/{key}\0" for key in keys])), np.uint8)
-    return paths, np.append(0, np.flatnonzero(paths == 0) + 1)
+    ends = np.flatnonzero(paths == 0)
+    begins = np.zeros(len(ends) + 1, np.int64)
+    begins[1:] = ends + 1
+    return paths, begins
 
 
 class Places:
