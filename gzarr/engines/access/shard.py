@@ -183,7 +183,7 @@ class NewShard:
         """Add inner chunks: their entries, ``(n,)``, their sizes in bytes, and all their bytes, in parts."""
         if len(entries):
             ends = self._nbytes + np.cumsum(nbytes)
-            self._index[entries] = np.stack([ends - nbytes, nbytes], axis=1)
+            self._index[np.asarray(entries)] = np.stack([ends - nbytes, nbytes], axis=1)
             self._nbytes = int(ends[-1])
             self._parts.extend(bodies)
 
