@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ..errors import ChunkError, ChunkWriteError
+from ..stores.buffers import store_value
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     import numpy as np
     import numpy.typing as npt
+    from typing_extensions import Buffer
 
     from ..codecs.codec import ArrayRepresentation, Codec
     from ..plan.keys import ChunkKeys
@@ -17,6 +21,8 @@ if TYPE_CHECKING:
     from ..stores.base import Store
     from .access.access import Access
     from .access.shard import Shard
+
+E = TypeVar("E", bound=ChunkError)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -91,3 +97,25 @@ class WriteRequest:
         """The store."""
         store: Store = self.access.store
         return store
+
+    def failure(self, kind: type[E], row: int, reason: str) -> E:
+        """Return an error of class ``kind`` for row ``row`` of the plan."""
+        chunk, key = tuple(self.plan.chunks[row].tolist()), self.keys[int(self.value_of[row])]
+        return kind(reason, node=self.node, chunk=chunk, key=key)
+
+    def store_value(self, row: int, parts: Sequence[Buffer]) -> None:
+        """Store the value that holds a planned chunk, given in parts, or erase it if there are none.
+
+        Raises
+        ------
+        ChunkWriteError
+            If the store fails.
+        """
+        try:
+            store_value(self.store, self.keys[int(self.value_of[row])], parts)
+        # Third-party stores may raise anything.
+        except Exception as cause:
+            error = self.failure(ChunkWriteError, row, f"the store failed: {cause}")
+            if isinstance(cause, OSError):
+                error.errno = cause.errno
+            raise error from cause

@@ -18,7 +18,6 @@ from gzarr_kernels.slots import write as w
 
 from ...errors import ChunkWriteError, ReadOnlyError
 from ...plan.keys import ChunkKeys, distinct_rows
-from ...stores.buffers import store_value
 from .. import failures, kernels, pool
 from ..access.shard import NewShard
 from . import effort, old_content
@@ -161,12 +160,12 @@ def _write_files(request: WriteRequest, job: Job, writer: FileWriter, *, already
     bad = np.flatnonzero(codes > 0)
     if len(bad):
         code, detail, chunk = state[bad[0]][[w.CODE, w.DETAIL, w.CHUNK]].tolist()
-        error = _status_failure(request, job, chunk, int(bad[0]), code, detail)
+        error = _status_failure(request, chunk, code, detail)
         raise failures.with_count(error, already + len(done), already + len(codes))
     erased = np.flatnonzero(codes == w.ERASE).tolist()
     for number, value in enumerate(erased):
         try:
-            _store(request, job, value, [])
+            request.store_value(int(job.rows[job.first[value]]), [])
         except ChunkWriteError as error:
             stored = already + len(done) + number
             raise failures.with_count(error, stored, already + len(codes)) from error.__cause__
@@ -180,7 +179,7 @@ def _each_folder(request: WriteRequest, job: Job, folders: list[str], change: Ca
             change(folder)
         except OSError as cause:
             reason = f"cannot create the directory {folder!r} or flush it to disk: {cause.strerror or cause}"
-            error = _failure(request, job, int(job.rows[0]), 0, reason)
+            error = request.failure(ChunkWriteError, int(job.rows[0]), reason)
             error.errno = cause.errno
             raise error from cause
 
@@ -223,7 +222,7 @@ def _write_batches(request: WriteRequest, program: EncodingProgram, job: Job) ->
                 made.add(*zip(*stored, strict=True))
             values_parts = [made.parts()]
         for value, parts in zip(range(begin, end), values_parts, strict=True):
-            _store(request, job, value, parts)
+            request.store_value(int(job.rows[job.first[value]]), parts)
             next(done)
 
     try:
@@ -238,8 +237,7 @@ def _encode(request: WriteRequest, program: EncodingProgram, job: Job, rows: Int
     found = encode_in_memory(job, program, rows, 1)
     if found.failure is not None:
         code, detail, chunk = found.failure.tolist()
-        value = int(job.value[job.rows == chunk][0])
-        raise _status_failure(request, job, chunk, value, code, detail)
+        raise _status_failure(request, chunk, code, detail)
     begins = (program.most_nbytes * np.arange(len(rows))).tolist()
     return [
         None if size < 0 else found.arena[begin : begin + size].tobytes()
@@ -247,29 +245,7 @@ def _encode(request: WriteRequest, program: EncodingProgram, job: Job, rows: Int
     ]
 
 
-# -- one stored value, and its errors
-
-
-def _store(request: WriteRequest, job: Job, value: int, parts: list[bytes]) -> None:
-    """Store a value, or erase it if there is nothing to store."""
-    key = job.keys[value]
-    try:
-        store_value(request.store, key, parts)
-    # Third-party stores may raise anything.
-    except Exception as cause:
-        error = _failure(request, job, int(job.rows[job.first[value]]), value, f"the store failed: {cause}")
-        if isinstance(cause, OSError):
-            error.errno = cause.errno
-        raise error from cause
-
-
-def _failure(request: WriteRequest, job: Job, row: int, value: int, reason: str) -> ChunkWriteError:
-    """Return the error for a planned chunk in a stored value of the job."""
-    chunk = tuple(request.plan.chunks[row].tolist())
-    return ChunkWriteError(reason, node=request.node, chunk=chunk, key=job.keys[value])
-
-
-def _status_failure(request: WriteRequest, job: Job, row: int, value: int, code: int, detail: int) -> ChunkWriteError:
+def _status_failure(request: WriteRequest, row: int, code: int, detail: int) -> ChunkWriteError:
     """Return the error for a status and detail of the compiled loop."""
     labels = " + ".join(codec.label for codec in request.codecs)
     if code == s.IO_ERROR:
@@ -278,7 +254,7 @@ def _status_failure(request: WriteRequest, job: Job, row: int, value: int, code:
         reason = f"out of memory while encoding {request.chunk.nbytes} bytes with {labels}"
     else:
         reason = f"{labels} cannot encode it (encoder's code {detail})"
-    error = _failure(request, job, row, value, reason)
+    error = request.failure(ChunkWriteError, row, reason)
     if code == s.IO_ERROR:
         error.errno = detail
     return error

@@ -15,7 +15,6 @@ from ...codecs.buffers import flat
 from ...codecs.chain import decode_chain, encode_chain
 from ...errors import ChunkDecodeError, ChunkError, ChunkReadError, ChunkWriteError
 from ...stores import locks
-from ...stores.buffers import store_value
 from .. import failures, pool
 from ..access.shard import NewShard, ranges_in
 from .threads import fill_chunk, pieces
@@ -77,15 +76,7 @@ def _write_value(request: WriteRequest, rows: IntArray, fill: npt.NDArray[Any], 
             parts = _chunk(request, int(rows[0]), key, fill)
         else:
             parts = _shard(request, request.shard, rows, key, fill, complete=complete)
-        try:
-            store_value(request.store, key, parts)
-        # Third-party stores may raise anything.
-        except Exception as cause:
-            raise _failure(request, ChunkWriteError, int(rows[0]), key, f"the store failed: {cause}") from cause
-
-
-def _failure(request: WriteRequest, kind: type[ChunkError], row: int, key: str, reason: str) -> ChunkError:
-    return kind(reason, node=request.node, chunk=tuple(request.plan.chunks[row].tolist()), key=key)
+        request.store_value(int(rows[0]), parts)
 
 
 def _get(request: WriteRequest, row: int, key: str) -> bytes | None:
@@ -93,24 +84,24 @@ def _get(request: WriteRequest, row: int, key: str) -> bytes | None:
         return request.store.get(key)
     except Exception as cause:
         reason = f"the write changes only part of it, and the store failed to read it: {cause}"
-        raise _failure(request, ChunkReadError, row, key, reason) from cause
+        raise request.failure(ChunkReadError, row, reason) from cause
 
 
 def _chunk(request: WriteRequest, row: int, key: str, fill: npt.NDArray[Any]) -> list[Any]:
     """Return the new content of a stored value that is one chunk, in parts; none to erase it."""
     stored = None if replaced_rows(request, np.array([row]))[0] else _get(request, row, key)
-    encoded = _changed(request, row, key, fill, stored)
+    encoded = _changed(request, row, fill, stored)
     return [] if encoded is None else [encoded.data]
 
 
 def _changed(
-    request: WriteRequest, row: int, key: str, fill: npt.NDArray[Any], stored: Any | None
+    request: WriteRequest, row: int, fill: npt.NDArray[Any], stored: Any | None
 ) -> npt.NDArray[np.uint8] | None:
     """Return a planned chunk, changed and encoded, or None if it should not be stored.
 
     ``stored`` is its old encoded content; None if it is absent or does not matter.
     """
-    chunk = _before(request, row, key, fill, stored)
+    chunk = _before(request, row, fill, stored)
     target = chunk if request.field is None else chunk[request.field]
     for which, inside, outside in pieces(request.plan, row):
         source = request.inputs[which]
@@ -127,10 +118,10 @@ def _changed(
     # Codec libraries may raise anything.
     except Exception as cause:
         reason = f"its elements cannot be encoded: {cause}"
-        raise _failure(request, ChunkWriteError, row, key, reason) from cause
+        raise request.failure(ChunkWriteError, row, reason) from cause
 
 
-def _before(request: WriteRequest, row: int, key: str, fill: npt.NDArray[Any], stored: Any | None) -> npt.NDArray[Any]:
+def _before(request: WriteRequest, row: int, fill: npt.NDArray[Any], stored: Any | None) -> npt.NDArray[Any]:
     """Return the old elements of a chunk."""
     if stored is None:
         return np.array(fill)
@@ -141,7 +132,7 @@ def _before(request: WriteRequest, row: int, key: str, fill: npt.NDArray[Any], s
             # Every element within the array is overwritten, so nothing is lost, and the chunk becomes readable again.
             return np.array(fill)
         reason = f"the write changes only part of it, and its stored bytes cannot be decoded: {cause}"
-        raise _failure(request, ChunkDecodeError, row, key, reason) from cause
+        raise request.failure(ChunkDecodeError, row, reason) from cause
 
 
 def is_fill(chunk: npt.NDArray[Any], fill: npt.NDArray[Any]) -> bool:
@@ -176,10 +167,10 @@ def _shard(
         except ValueError as cause:
             if not complete:
                 reason = f"the write changes only part of its shard, whose index cannot be read: {cause}"
-                raise _failure(request, ChunkDecodeError, first, key, reason) from cause
+                raise request.failure(ChunkDecodeError, first, reason) from cause
     entries = shard.entries(request.plan.chunks[rows]).tolist()
     for row, entry, new in zip(rows.tolist(), entries, replaced_rows(request, rows).tolist(), strict=True):
-        parts[entry] = _changed(request, row, key, fill, None if new else parts.get(entry))
+        parts[entry] = _changed(request, row, fill, None if new else parts.get(entry))
     made = NewShard(shard)
     stored = [(entry, parts[entry]) for entry in sorted(parts) if parts[entry] is not None]
     made.add([entry for entry, _ in stored], [part.size for _, part in stored], [part.data for _, part in stored])

@@ -373,9 +373,7 @@ class _Writing:
                     store_value(request.store, key, parts)
             # Third-party stores may raise anything.
             except Exception as cause:
-                chunk = tuple(request.plan.chunks[row].tolist())
-                reason = f"the store failed: {cause}"
-                raise ChunkWriteError(reason, node=request.node, chunk=chunk, key=key) from cause
+                raise request.failure(ChunkWriteError, row, f"the store failed: {cause}") from cause
             next(done)
 
         try:
