@@ -47,7 +47,7 @@ _MAX_LENGTH: Final = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class DataProblem:
     """A problem found by :func:`verify`.
 
     Attributes
@@ -110,23 +110,25 @@ class Verification:
         self.unchecked: int = 0
         self.problems: int = 0
 
-    def __iter__(self) -> Iterator[Problem]:
+    def __iter__(self) -> Iterator[DataProblem]:
         steps = self.steps()
         for problems in watch(steps, "verifying batches of chunks") if self._progress else steps:
             yield from problems
 
-    def steps(self) -> Iterator[list[Problem]]:
+    def steps(self) -> Iterator[list[DataProblem]]:
         """Yield the problems of each batch of chunks: usually none."""
         for problems in self._steps():
             self.problems += sum(problem.kind != "missing" for problem in problems)
             yield problems
 
-    def _steps(self) -> Iterator[list[Problem]]:
+    def _steps(self) -> Iterator[list[DataProblem]]:
         left: list[tuple[str, NodeMetadata | MetadataError]] = [(self._root.path, self._root.metadata)]
         while left:
             path, metadata = left.pop()
             if isinstance(metadata, MetadataError):
-                yield [Problem("metadata", f"/{path}", metadata.key, None, f"{metadata.json_path}: {metadata.message}")]
+                yield [
+                    DataProblem("metadata", f"/{path}", metadata.key, None, f"{metadata.json_path}: {metadata.message}")
+                ]
             elif isinstance(metadata, ArrayMetadata):
                 yield from self._array(self._reader.store, metadata, path)
             else:
@@ -134,21 +136,21 @@ class Verification:
                 try:
                     children = self._reader.children(path, metadata.children_format)
                 except StoreError as error:
-                    yield [Problem("store", f"/{path}", error.key, None, f"the group cannot be listed: {error}")]
+                    yield [DataProblem("store", f"/{path}", error.key, None, f"the group cannot be listed: {error}")]
                 else:
                     # Reversed, since the last entry is taken first.
                     left += [(join_path(path, name), child.metadata) for name, child in reversed(children.items())]
 
-    def _array(self, store: ReadableStore, metadata: ArrayMetadata, path: str) -> Iterator[list[Problem]]:
+    def _array(self, store: ReadableStore, metadata: ArrayMetadata, path: str) -> Iterator[list[DataProblem]]:
         self.arrays += 1
-        array = _Chunks(store, metadata, path, missing=self._missing)
+        array = _CheckedChunks(store, metadata, path, missing=self._missing)
         stored = array.stored()
         is_checked = any(codec.has_checksum for codec in metadata.codecs)
         while True:
             try:
                 some = list(itertools.islice(stored, array.batch))
             except StoreError as error:
-                yield [Problem("store", array.name, error.key, None, f"its chunks cannot be listed: {error}")]
+                yield [DataProblem("store", array.name, error.key, None, f"its chunks cannot be listed: {error}")]
                 return
             if not some:
                 break
@@ -160,7 +162,7 @@ class Verification:
             yield [problem]
 
 
-class _Chunks:
+class _CheckedChunks:
     """The chunks of one array."""
 
     def __init__(self, store: ReadableStore, metadata: ArrayMetadata, path: str, *, missing: Missing) -> None:
@@ -190,7 +192,7 @@ class _Chunks:
         for coords in grid_points(self._metadata.grid_shape):
             yield self._key(coords), coords
 
-    def absent(self) -> Iterator[Problem]:
+    def absent(self) -> Iterator[DataProblem]:
         """Yield a problem for each absent chunk (shard)."""
         if self._seen is None:
             return
@@ -198,20 +200,20 @@ class _Chunks:
         absent = (coords for coords in grid_points(self._metadata.grid_shape) if coords not in self._seen)
         for coords in itertools.islice(absent, MAX_ABSENT):
             chunk = None if self._levels else coords
-            yield Problem("missing", self.name, self._key(coords), chunk, f"the store has no such {what}")
+            yield DataProblem("missing", self.name, self._key(coords), chunk, f"the store has no such {what}")
         more = math.prod(self._metadata.grid_shape) - self._seen.count - MAX_ABSENT
         if more > 0:
-            yield Problem("missing", self.name, None, None, f"the store has no {what} at {more:,} more places")
+            yield DataProblem("missing", self.name, None, None, f"the store has no {what} at {more:,} more places")
 
     def _key(self, coords: Coords) -> str:
         return self._metadata.key_prefix(self._path) + self._metadata.chunk_key_encoding.encode(coords)
 
-    def check(self, stored: Sequence[tuple[str, Coords]]) -> list[Problem]:
+    def check(self, stored: Sequence[tuple[str, Coords]]) -> list[DataProblem]:
         """Decode some chunks (shards); return their problems."""
         if self._seen is not None:
             for _, coords in stored:
                 self._seen.add(coords)
-        problems: list[Problem] = []
+        problems: list[DataProblem] = []
         boxes = [(key, coords, box) for key, coords in stored for box in self._boxes(coords)]
         if self._reads([box for _, _, box in boxes]) is None:
             return problems
@@ -220,7 +222,7 @@ class _Chunks:
             if key in lost or (found := self._reads([box])) is None:
                 continue
             if self._levels and (reason := self._index_reason(key, coords)) is not None:
-                problems.append(Problem("chunk", self.name, key, None, reason))
+                problems.append(DataProblem("chunk", self.name, key, None, reason))
                 lost.add(key)
             elif self._levels:
                 problems += [replace(p, key=key) for unit in self._units(box) if (p := self._reads([unit])) is not None]
@@ -228,7 +230,7 @@ class _Chunks:
                 problems.append(replace(found, key=key, chunk=coords))
         return problems
 
-    def _reads(self, boxes: list[Box]) -> Problem | None:
+    def _reads(self, boxes: list[Box]) -> DataProblem | None:
         """Read some boxes; return the first problem, or None."""
         try:
             if len(boxes) == 1:
@@ -236,14 +238,14 @@ class _Chunks:
             else:
                 self._whole.read_many(boxes, missing=self._missing)
         except MissingChunkError as error:
-            return Problem("missing", self.name, error.key, error.chunk, "the store has no such chunk")
+            return DataProblem("missing", self.name, error.key, error.chunk, "the store has no such chunk")
         except ChunkError as error:
-            return Problem("chunk", self.name, error.key, error.chunk, error.reason)
+            return DataProblem("chunk", self.name, error.key, error.chunk, error.reason)
         except SelectionError as error:
             # In an array that ends within a chunk of 2**63 elements, boxes can only be read one by one.
-            return Problem("chunk", self.name, None, None, str(error))
+            return DataProblem("chunk", self.name, None, None, str(error))
         except MemoryError:
-            return Problem("chunk", self.name, None, None, "there is not enough memory to decode it")
+            return DataProblem("chunk", self.name, None, None, "there is not enough memory to decode it")
         return None
 
     def _boxes(self, coords: Coords) -> Iterator[Box]:
@@ -352,7 +354,7 @@ def verify(
 
     Returns
     -------
-    Iterable that yields a :class:`Problem` for each problem as it is found, and counts the checked nodes and chunks.
+    Iterable that yields a :class:`DataProblem` for each problem as it is found, and counts the checked nodes and chunks.
 
     Raises
     ------
