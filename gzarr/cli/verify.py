@@ -2,7 +2,7 @@
 
 With ``--json``, one JSON document is printed: ``ok``; ``arrays``, ``groups`` and ``chunks``, the numbers of those
 checked; ``unchecked``, how many of these chunks have no checksum; and ``problems``, a list of
-:class:`gzarr.tools.verify.DataProblem` as objects.
+:class:`gzarr.tools.verify.Problem` as objects.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .output import add_output, print_json, say
 if TYPE_CHECKING:
     import argparse
 
-    from ..tools.verify import DataProblem
+    from ..tools.verify import Problem
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -77,5 +77,5 @@ def run(args: argparse.Namespace) -> int:
     return 1 if count else 0
 
 
-def _line(problem: DataProblem) -> str:
+def _line(problem: Problem) -> str:
     return f"{problem.kind}: {problem}"

@@ -47,7 +47,7 @@ _MAX_LENGTH: Final = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
-class DataProblem:
+class Problem:
     """A problem found by :func:`verify`.
 
     Attributes
@@ -110,25 +110,23 @@ class Verification:
         self.unchecked: int = 0
         self.problems: int = 0
 
-    def __iter__(self) -> Iterator[DataProblem]:
+    def __iter__(self) -> Iterator[Problem]:
         steps = self.steps()
         for problems in watch(steps, "verifying batches of chunks") if self._progress else steps:
             yield from problems
 
-    def steps(self) -> Iterator[list[DataProblem]]:
+    def steps(self) -> Iterator[list[Problem]]:
         """Yield the problems of each batch of chunks: usually none."""
         for problems in self._steps():
             self.problems += sum(problem.kind != "missing" for problem in problems)
             yield problems
 
-    def _steps(self) -> Iterator[list[DataProblem]]:
+    def _steps(self) -> Iterator[list[Problem]]:
         left: list[tuple[str, NodeMetadata | MetadataError]] = [(self._root.path, self._root.metadata)]
         while left:
             path, metadata = left.pop()
             if isinstance(metadata, MetadataError):
-                yield [
-                    DataProblem("metadata", f"/{path}", metadata.key, None, f"{metadata.json_path}: {metadata.message}")
-                ]
+                yield [Problem("metadata", f"/{path}", metadata.key, None, f"{metadata.json_path}: {metadata.message}")]
             elif isinstance(metadata, ArrayMetadata):
                 yield from self._array(self._reader.store, metadata, path)
             else:
@@ -136,12 +134,12 @@ class Verification:
                 try:
                     children = self._reader.children(path, metadata.children_format)
                 except StoreError as error:
-                    yield [DataProblem("store", f"/{path}", error.key, None, f"the group cannot be listed: {error}")]
+                    yield [Problem("store", f"/{path}", error.key, None, f"the group cannot be listed: {error}")]
                 else:
                     # Reversed, since the last entry is taken first.
                     left += [(join_path(path, name), child.metadata) for name, child in reversed(children.items())]
 
-    def _array(self, store: ReadableStore, metadata: ArrayMetadata, path: str) -> Iterator[list[DataProblem]]:
+    def _array(self, store: ReadableStore, metadata: ArrayMetadata, path: str) -> Iterator[list[Problem]]:
         self.arrays += 1
         array = _CheckedChunks(store, metadata, path, missing=self._missing)
         stored = array.stored()
@@ -150,7 +148,7 @@ class Verification:
             try:
                 some = list(itertools.islice(stored, array.batch))
             except StoreError as error:
-                yield [DataProblem("store", array.name, error.key, None, f"its chunks cannot be listed: {error}")]
+                yield [Problem("store", array.name, error.key, None, f"its chunks cannot be listed: {error}")]
                 return
             if not some:
                 break
@@ -192,7 +190,7 @@ class _CheckedChunks:
         for coords in grid_points(self._metadata.grid_shape):
             yield self._key(coords), coords
 
-    def absent(self) -> Iterator[DataProblem]:
+    def absent(self) -> Iterator[Problem]:
         """Yield a problem for each absent chunk (shard)."""
         if self._seen is None:
             return
@@ -200,20 +198,20 @@ class _CheckedChunks:
         absent = (coords for coords in grid_points(self._metadata.grid_shape) if coords not in self._seen)
         for coords in itertools.islice(absent, MAX_ABSENT):
             chunk = None if self._levels else coords
-            yield DataProblem("missing", self.name, self._key(coords), chunk, f"the store has no such {what}")
+            yield Problem("missing", self.name, self._key(coords), chunk, f"the store has no such {what}")
         more = math.prod(self._metadata.grid_shape) - self._seen.count - MAX_ABSENT
         if more > 0:
-            yield DataProblem("missing", self.name, None, None, f"the store has no {what} at {more:,} more places")
+            yield Problem("missing", self.name, None, None, f"the store has no {what} at {more:,} more places")
 
     def _key(self, coords: Coords) -> str:
         return self._metadata.key_prefix(self._path) + self._metadata.chunk_key_encoding.encode(coords)
 
-    def check(self, stored: Sequence[tuple[str, Coords]]) -> list[DataProblem]:
+    def check(self, stored: Sequence[tuple[str, Coords]]) -> list[Problem]:
         """Decode some chunks (shards); return their problems."""
         if self._seen is not None:
             for _, coords in stored:
                 self._seen.add(coords)
-        problems: list[DataProblem] = []
+        problems: list[Problem] = []
         boxes = [(key, coords, box) for key, coords in stored for box in self._boxes(coords)]
         if self._reads([box for _, _, box in boxes]) is None:
             return problems
@@ -222,7 +220,7 @@ class _CheckedChunks:
             if key in lost or (found := self._reads([box])) is None:
                 continue
             if self._levels and (reason := self._index_reason(key, coords)) is not None:
-                problems.append(DataProblem("chunk", self.name, key, None, reason))
+                problems.append(Problem("chunk", self.name, key, None, reason))
                 lost.add(key)
             elif self._levels:
                 problems += [replace(p, key=key) for unit in self._units(box) if (p := self._reads([unit])) is not None]
@@ -230,7 +228,7 @@ class _CheckedChunks:
                 problems.append(replace(found, key=key, chunk=coords))
         return problems
 
-    def _reads(self, boxes: list[Box]) -> DataProblem | None:
+    def _reads(self, boxes: list[Box]) -> Problem | None:
         """Read some boxes; return the first problem, or None."""
         try:
             if len(boxes) == 1:
@@ -238,14 +236,14 @@ class _CheckedChunks:
             else:
                 self._whole.read_many(boxes, missing=self._missing)
         except MissingChunkError as error:
-            return DataProblem("missing", self.name, error.key, error.chunk, "the store has no such chunk")
+            return Problem("missing", self.name, error.key, error.chunk, "the store has no such chunk")
         except ChunkError as error:
-            return DataProblem("chunk", self.name, error.key, error.chunk, error.reason)
+            return Problem("chunk", self.name, error.key, error.chunk, error.reason)
         except SelectionError as error:
             # In an array that ends within a chunk of 2**63 elements, boxes can only be read one by one.
-            return DataProblem("chunk", self.name, None, None, str(error))
+            return Problem("chunk", self.name, None, None, str(error))
         except MemoryError:
-            return DataProblem("chunk", self.name, None, None, "there is not enough memory to decode it")
+            return Problem("chunk", self.name, None, None, "there is not enough memory to decode it")
         return None
 
     def _boxes(self, coords: Coords) -> Iterator[Box]:
@@ -354,7 +352,7 @@ def verify(
 
     Returns
     -------
-    Iterable that yields a :class:`DataProblem` for each problem as it is found, and counts the checked nodes and chunks.
+    Iterable that yields a :class:`Problem` for each problem as it is found, and counts the checked nodes and chunks.
 
     Raises
     ------

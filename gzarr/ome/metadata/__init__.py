@@ -26,7 +26,7 @@ from .model import (
     Window,
 )
 from .parse import parse
-from .problems import Problem
+from .problems import BrokenRule
 
 __all__ = [
     "VERSIONS",

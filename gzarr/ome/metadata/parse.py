@@ -13,7 +13,7 @@ from ...documents.json import quote
 from ...errors import MetadataError
 from . import images, plates
 from .model import VERSIONS, OmeMetadata
-from .problems import DocumentPart, Problem
+from .problems import BrokenRule, DocumentPart
 from .systems import coordinate_systems, further_transforms
 
 if TYPE_CHECKING:
@@ -59,13 +59,13 @@ def parse(
     -------
     The metadata. Its ``problems`` are the broken rules, its ``errors`` the parts that could not be read.
     """
-    found: list[Problem] = []
+    found: list[BrokenRule] = []
     root, rules = _root(DocumentPart(dict(attributes), "$", found), version)
     if zarr_format in (2, 3) and not _empty(root):
         expected = 2 if rules <= "0.4" else 3
         if zarr_format != expected:
             text = f"version {rules} is for version {expected} of Zarr, and this group is of version {zarr_format}"
-            found.append(Problem("$", text, "text"))
+            found.append(BrokenRule("$", text, "text"))
     errors: dict[str, MetadataError] = {}
 
     def section(name: str, read: Any) -> Any:

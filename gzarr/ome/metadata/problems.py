@@ -1,7 +1,8 @@
 """Checked access to untrusted JSON, which records each broken rule and goes on where it can.
 
-A :class:`DocumentPart` is a JSON value with its place. Reading a part that is needed and wrong raises :class:`MetadataError`;
-one that is not needed is left out. Either way the broken rule is among the problems of the document.
+A :class:`DocumentPart` is a JSON value with its place. Reading a part that is needed and wrong raises
+:class:`MetadataError`; one that is not needed is left out. Either way the broken rule is among the problems of the
+document.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ MAX_KEPT: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class BrokenRule:
     """A rule of the specification that a document breaks.
 
     Attributes
@@ -59,12 +60,12 @@ class DocumentPart:
 
     value: Any
     json_path: str
-    found: list[Problem]
+    found: list[BrokenRule]
 
     def note(self, text: str, level: Level = "schema") -> None:
         """Record a broken rule."""
         if len(self.found) < MAX_KEPT:
-            self.found.append(Problem(self.json_path, text, level))
+            self.found.append(BrokenRule(self.json_path, text, level))
 
     def wrong(self, expected: str, level: Level = "schema") -> MetadataError:
         """Record that the value is not what was expected; return the error."""
