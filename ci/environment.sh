@@ -73,3 +73,30 @@ print(sys.version, os.getcwd(), digest, *sys.argv[1:])' "$@")
         ${install[@]+"${install[@]}"} "${groups[@]}"
     printf '%s\n' "$stamp" > "$directory/stamp"
 }
+
+# make_wheel FOLDER: make a wheel of this checkout, with compiled kernels, in FOLDER/wheel-DIGEST, unless it is there, and
+# print its path. Beside it, "kernels" has what was compiled.
+make_wheel() {
+    local python folder
+    python=$(find_python)
+    # shellcheck disable=SC2046
+    folder=$1/wheel-$(cat pyproject.toml hatch_build.py ci/project.py README.md $(find gzarr kernels -name '*.py' | sort) |
+        sha256sum | cut -c 1-16)
+    if ! ls "$folder"/*.whl >/dev/null 2>&1; then
+        echo "making a wheel, which takes two or three minutes" >&2
+        rm -rf "$1"/wheel-*
+        "$python" -m pip wheel --quiet --disable-pip-version-check --no-input --no-deps --wheel-dir "$folder" . >&2
+    fi
+    if [ ! -d "$folder/kernels" ]; then
+        "$python" - "$folder" <<'END'
+import pathlib, shutil, sys, zipfile
+folder = pathlib.Path(sys.argv[1])
+with zipfile.ZipFile(*folder.glob("*.whl")) as wheel:
+    inside = [name for name in wheel.namelist() if name.startswith("gzarr_kernels/compiled_kernels/")]
+    wheel.extractall(folder / "unpacked", inside)
+(folder / "unpacked" / "gzarr_kernels" / "compiled_kernels").rename(folder / "kernels")
+shutil.rmtree(folder / "unpacked")
+END
+    fi
+    ls "$folder"/*.whl
+}

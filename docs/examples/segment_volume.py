@@ -1,10 +1,10 @@
-"""Segment a volume that need not fit in memory: smooth it, find what is bright, label it, and join labels over blocks.
+"""Segment a volume that need not fit in memory: smooth it, find what is bright, label it, and measure the objects.
 
     python segment_volume.py                  on the CPU, with SciPy
     python segment_volume.py --device cuda    on a GPU, with CuPy
 
-Makes a volume with bright blobs in a temporary directory, segments it in three passes over blocks of 64³, and prints
-how many objects there are and how large they are.
+Makes a volume with bright blobs in a temporary directory, segments it in blocks of 64³, and prints how many objects
+there are and how large they are.
 """
 
 from __future__ import annotations
@@ -14,8 +14,6 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 import gzarr
 
@@ -38,56 +36,19 @@ def make(path: Path, edge: int) -> gzarr.Array:
 
 
 def segment(volume: gzarr.Array, path: Path, device: str) -> tuple[gzarr.Array, np.ndarray]:
-    """Return the labels 1, 2, … of the objects, as an array in a store, and the size of each."""
+    """Return the labels 1, 2, … of the objects, as an array in a store, and a table of them."""
     if device == "cpu":
-        import numpy as xp
         import scipy.ndimage as ndimage
     else:
-        import cupy as xp
         import cupyx.scipy.ndimage as ndimage
 
-    def label(x, block_info):
-        """Label a block on its own; labels of different blocks are different."""
-        bright = ndimage.gaussian_filter(x.astype("f4"), 1, truncate=4) > 400
-        labels, count = ndimage.label(bright[4:-4, 4:-4, 4:-4])
-        first = block_info.number * BLOCK**3
-        return xp.where(labels > 0, labels + first, 0).astype("u4"), np.arange(first + 1, first + int(count) + 1)
+    def bright(x):
+        """Return the mask of a block with its halo."""
+        return ndimage.gaussian_filter(x.astype("f4"), 1, truncate=4) > 400
 
-    def touching(x, block_info):
-        """Return the pairs of labels that touch each other across the lower faces of a block."""
-        pairs = [np.empty((0, 2), np.int64)]
-        for axis, (before, _) in enumerate(block_info.halo):
-            if before:
-                inner = [slice(b, x.shape[d] - a) for d, (b, a) in enumerate(block_info.halo)]
-                faces = [x[tuple(slice(i, i + 1) if d == axis else s for d, s in enumerate(inner))] for i in (0, 1)]
-                both = (faces[0] > 0) & (faces[1] > 0)
-                found = xp.stack([face[both] for face in faces], axis=1)
-                pairs.append(np.unique(found.get() if device != "cpu" else found, axis=0))
-        return np.concatenate(pairs)
-
-    # An output like the volume, with the smoothing's halo; and a table of all labels.
-    labels, numbers = gzarr.map_blocks(
-        label, volume, out=path, dtype="u4", block=BLOCK, halo=4, device=device, reduce=lambda a, b: np.append(a, b)
-    )
-    # No output: the faces between blocks.
-    pairs = gzarr.map_blocks(
-        touching, labels, block=BLOCK, halo=1, boundary=None, device=device, reduce=lambda a, b: np.concatenate([a, b])
-    )
-    ends = np.searchsorted(numbers, pairs)
-    graph = coo_array((np.ones(len(ends), bool), (ends[:, 0], ends[:, 1])), shape=(len(numbers),) * 2)
-    count, joined = connected_components(graph, directed=False)
-
-    old, new = xp.asarray(np.append(0, numbers)), xp.asarray(np.append(0, joined + 1).astype("u4"))
-
-    def rename(x):
-        """Return the final labels, and how many elements each has."""
-        result = new[xp.searchsorted(old, x.ravel())].reshape(x.shape)
-        sizes = xp.bincount(result.ravel(), minlength=count + 1)
-        return result, sizes.get() if device != "cpu" else sizes
-
-    # Without a halo, an array may be read and written in one pass.
-    _, sizes = gzarr.map_blocks(rename, labels, out=labels, block=BLOCK, device=device, reduce=np.add)
-    return labels, sizes[1:]
+    # As scipy.ndimage.label would for the whole volume.
+    labels, _ = gzarr.blocks.label(volume, function=bright, halo=4, out=path, block=BLOCK, device=device)
+    return labels, gzarr.blocks.measure(labels, volume)
 
 
 def main() -> None:
@@ -98,7 +59,8 @@ def main() -> None:
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         volume = make(Path(folder) / "volume.zarr", arguments.edge)
-        labels, sizes = segment(volume, Path(folder) / "labels.zarr", arguments.device)
+        labels, table = segment(volume, Path(folder) / "labels.zarr", arguments.device)
+        sizes = table["area"].astype(int)
         print(f"{len(sizes)} objects of {sizes.min()} to {sizes.max()} elements in {labels.shape}")
 
 

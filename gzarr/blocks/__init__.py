@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from .blocks import Block
+from .joining import join
+from .labelling import label
 from .mapping import map_blocks
+from .measuring import measure
 from .outputs import Output
 
-__all__ = ["Block", "Output", "map_blocks"]
+__all__ = ["Block", "Output", "join", "label", "map_blocks", "measure"]

@@ -42,6 +42,14 @@ class Scale:
         """Return the length of the outputs for one of the inputs."""
         return -(-length * self.numerator // self.denominator)
 
+    def of_halo(self, before: int, after: int) -> tuple[int, int]:
+        """Return the elements of the outputs before and after a block, for those of the inputs.
+
+        Those before it are -1 if they are no whole number.
+        """
+        up, down = self.numerator, self.denominator
+        return -1 if before % down else before * up // down, -(-after * up // down)
+
     def source(self, begin: int, end: int, size: int) -> tuple[int, int]:
         """Return the elements of an input, of ``size`` elements, that an extent of the outputs stands for."""
         up, down = self.numerator, self.denominator
@@ -116,8 +124,10 @@ class InputAxis:
         Blocks of the outputs along it; None if each block needs all of it.
     output
         Number of the axis of the outputs; None if there is none.
-    scale, halo, boundary
-        Arguments of :func:`gzarr.map_blocks`.
+    scale
+        How much longer the outputs are along it.
+    halo, boundary, padded
+        As of :class:`~gzarr.blocks.surroundings.Surroundings`, along this axis.
     """
 
     size: int
@@ -125,8 +135,9 @@ class InputAxis:
     blocks: ChunkAxis | None = None
     output: int | None = None
     scale: Scale = field(default_factory=Scale)
-    halo: int = 0
+    halo: tuple[int, int] = (0, 0)
     boundary: Mode | float | complex | None = None
+    padded: bool = False
 
     @functools.cached_property
     def _layouts(self) -> dict[Any, Layout]:
@@ -144,9 +155,12 @@ class InputAxis:
         begin, end = self.core(block)
         if self.blocks is None:
             return begin, end
+        before, after = self.halo
         if self.boundary is None:
-            return max(begin - self.halo, 0), min(end + self.halo, self.size)
-        return begin - self.halo, end + self.halo
+            return max(begin - before, 0), min(end + after, self.size)
+        if self.padded:
+            end = begin + self._longest_core
+        return begin - before, end + after
 
     def runs(self, block: int) -> list[Run]:
         """Return the runs that make up the window of a block."""
@@ -214,8 +228,14 @@ class InputAxis:
         """Most elements of a block with its halo."""
         if self.blocks is None:
             return self.size
-        length = -(-self.blocks.longest * self.scale.denominator // self.scale.numerator)
-        return min(length, self.size) + 2 * self.halo
+        length = self._longest_core if self.padded else min(self._longest_core, self.size)
+        return length + sum(self.halo)
+
+    @functools.cached_property
+    def _longest_core(self) -> int:
+        """Elements of the longest block without its halo, not cut at the end of the array."""
+        assert self.blocks is not None
+        return -(-self.blocks.longest * self.scale.denominator // self.scale.numerator)
 
     @functools.cached_property
     def longest(self) -> int:

@@ -7,7 +7,7 @@ one's, or are refused: what is stored must not depend on which block was complet
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,15 +17,13 @@ from ..errors import ArgumentError
 from ..hierarchy.new_nodes import arguments_of_data
 from ..metadata.formats import DEFAULT_FORMAT
 from .outputs import CreatedOutput, NewOutput
+from .sharing import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from .blocks import Block, OutputBlocks
     from .memory import BlockMemory
-
-#: Seconds after which a thread that waits looks whether its work was cancelled.
-_LOOK: Final = 0.1
 
 
 class FirstBlock:
@@ -77,10 +75,8 @@ class FirstBlock:
 
     def wait(self) -> None:
         """Wait until the outputs are made; end the work in this thread if they will not be."""
-        while not self._ready.wait(_LOOK):
-            # The first block may never be worked on, if all work was cancelled.
-            if (watching := monitor.current()) is not None:
-                watching.check()
+        # The first block may never be worked on, if all work was cancelled.
+        wait_for(self._ready)
         if not self._made:
             # The first block has failed, with the reason.
             raise monitor.ReadCancelledError

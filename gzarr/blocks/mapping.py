@@ -3,27 +3,19 @@
 from __future__ import annotations
 
 from contextlib import closing
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
-from ..arrays.device_choice import resolve_device
-from ..engines.cuda.devices import get_device
 from ..errors import ArgumentError
-from ..tools.processes import as_executor
-from ..windows.inputs import KINDS, array_of, device_of, names_of
-from .lengths import block_lengths, names_of_axes
-from .outputs import CreatedOutput, DoneBlocks, NewOutput, Output, make_output, output_shapes
-from .plan import Geometry, block_axes, check_blocks, target_bytes
-from .work import BlockWork, most_threads
+from ..windows.inputs import KINDS
+from .calls import DEFAULT_BUDGET_BYTES, plan_call
+from .outputs import NewOutput, Output
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from ..arrays.exporting import ExportedArray
     from ..windows.boundary import Mode
     from ..windows.inputs import Input
     from .lengths import Length
-
-DEFAULT_BUDGET_BYTES: Final = 512 << 20
 
 _WANTED: Final = f"map_blocks takes a function and arrays: each is {KINDS}"
 
@@ -33,8 +25,10 @@ def map_blocks(
     *arrays: Input,
     out: Any = None,
     block: Length | Sequence[Length] | Mapping[str, Length] = "auto",
-    halo: int | Sequence[int] = 0,
-    boundary: Mode | complex | None = "symmetric",
+    halo: int | Sequence[int | tuple[int, int]] = 0,
+    boundary: Mode | complex | Sequence[Mode | complex | None] | None = "symmetric",
+    pad_blocks: bool = False,
+    blend: Literal["hann"] | None = None,
     scale: float | Sequence[float] = 1,
     drop_axis: int | Sequence[int] = (),
     new_axis: int | Sequence[int] = (),
@@ -78,11 +72,21 @@ def map_blocks(
         8 MiB, without halos. Along an axis that an output lacks, a block has all of it. Names are those of the first
         output, or of the inputs (``dimension_names``, axes of OME images, ``dims`` of xarray).
     halo
-        Elements that a function is given before and after a block along each axis of the inputs, or along all of them.
+        Elements that a function is given before and after a block along each axis of the inputs, or along all of them;
+        or pairs, those before and those after, as the widths of ``numpy.pad``: ``[(2, 0), (1, 1)]``.
     boundary
         What a halo has beyond the ends of the inputs, as in ``numpy.pad``: ``"symmetric"`` (d c b a | a b c d, which
         ``scipy.ndimage`` has by default and calls ``"reflect"``), ``"reflect"`` (d c b | a b c d), ``"edge"``,
-        ``"wrap"``, or a number; None for no halo there.
+        ``"wrap"``, or a number; None for no halo there. One for all axes, or one for each.
+    pad_blocks
+        Whether the last blocks along an axis are given as long as all others, as neural networks want: what they lack
+        is what ``boundary`` has beyond the end. Results may be as long; what pads them is cut off.
+    blend
+        ``"hann"`` to blend results that overlap, for networks whose results are worse near the ends of a block: results
+        have the halo, and each element is the mean of the results of all blocks that have it, weighted by Hann's window
+        over the block with its halo, along each axis. Results are floating-point numbers. Those of blocks are kept
+        until all that overlap them are computed; the function is called again for those that ``budget_bytes`` has no
+        room for. Not with ``reduce`` and ``client``.
     scale
         Length of the outputs divided by that of the inputs, along each axis or all of them: a whole number, or the
         inverse of one (rounded up).
@@ -150,92 +154,48 @@ def map_blocks(
     called: tuple[object, ...] = (function,) if reduce is None else (function, reduce)
     if not all(map(callable, called)):
         raise ArgumentError("function and reduce must be callable")
-    if overwrite and resume:
-        raise ArgumentError("overwrite=True begins again, and resume=True continues: pass only one of them")
-    if type(budget_bytes) is not int or budget_bytes < 1:
-        raise ArgumentError(f"budget_bytes must be a positive integer, not {budget_bytes!r}")
-    opened_on = device_of(arrays) if device is None else resolve_device(device)
-    opened = [array_of(value, opened_on, _WANTED) for value in arrays]
-    device = opened[0].device if device is None else opened_on
-    inputs = [array._on_device(device) for array in opened]
+    if blend not in (None, "hann"):
+        raise ArgumentError(f"blend must be 'hann' or None, not {blend!r}")
+    if blend is not None and (reduce is not None or client is not None):
+        raise ArgumentError(
+            "blend= calls the function once for the elements of several blocks, perhaps again, and in this process: "
+            "leave reduce= and client= out"
+        )
     several = isinstance(out, (list, tuple))
     given = list(out) if several else [] if out is None and reduce is not None else [out]
     wanted = [value if isinstance(value, Output) else Output(value) for value in given]
-    geometries = _geometries(inputs, wanted, halo, boundary, scale, drop_axis, new_axis)
-    # Without outputs, blocks are those of one that there could be.
-    shapes = output_shapes(geometries, [output.target for output in wanted] or [None])
-    check_blocks(geometries[0], shapes[: len(wanted)], inputs)
-    planned = [
-        make_output(one, geometry, shape, inputs[0], dtype, device, overwrite=overwrite, resume=resume)
-        for one, geometry, shape in zip(wanted, geometries, shapes, strict=False)
-    ]
-    outputs = [one.array if isinstance(one, CreatedOutput) else one for one in planned]
-    threads = most_threads([*inputs, *outputs], device) if overlap else 1
-    first = geometries[0]
-    lengths = block_lengths(
-        block,
-        shapes[0],
-        names_of_axes(
-            first,
-            getattr(outputs[0], "dimension_names", None) if outputs else None,
-            [(array.ndim, names_of(value, array)) for value, array in zip(arrays, inputs, strict=True)],
-        ),
+    call = plan_call(
+        arrays,
+        wanted,
+        takes=_WANTED,
+        surroundings=(halo, boundary, pad_blocks),
+        axes=(scale, drop_axis, new_axis),
+        block=block,
+        dtype=dtype,
+        device=device,
+        overlap=overlap,
+        overwrite=overwrite,
+        resume=resume,
+        budget_bytes=budget_bytes,
     )
-    blocks = block_axes(geometries, inputs, outputs, shapes, lengths, target_bytes(budget_bytes, threads))
-    grid = first.grid(blocks, geometries[: len(outputs)], shapes[: len(outputs)])
-    axes = [first.axes_of(array, blocks) for array in inputs]
-    work = BlockWork(function, inputs, outputs, grid, axes, device, threads, budget_bytes, reduces=reduce is not None)
-    work.check_apart(resume=resume)
+    work = call.work(function, reduces=reduce is not None, blends=blend is not None)
     if resume and reduce is not None:
         raise ArgumentError("resume=True leaves out blocks that are done, and reduce needs the values of all of them")
-    for one in planned:
-        if isinstance(one, CreatedOutput):
-            one.check(inputs)
-    work.make(planned)
-    executor = None if client is None else as_executor(client)
-    if executor is not None:
-        work.check_shared(outputs)
-        work.check_pickled()
-    done = DoneBlocks(planned, work.grid) if resume else None
+    call.check_created()
+    executor = call.executor(client, work)
+    done = call.done(work)
     # Everything is checked; from here on, something is computed, and created.
-    if device != "cpu":
-        # What the caller has enqueued on arrays of the device comes before blocks.
-        with get_device(device) as own:
-            own.current_stream().synchronize()
+    call.synchronize()
     with closing(work.values(done, executor, progress=progress)) as values:
         reduced = _reduced(values, reduce)
     results = [
-        output.array(own.shape, inputs[0].dtype) if isinstance(output, NewOutput) else output
-        for output, own in zip(work.outputs, grid.outputs, strict=True)
+        output.array(own.shape, call.inputs[0].dtype) if isinstance(output, NewOutput) else output
+        for output, own in zip(work.outputs, work.grid.outputs, strict=True)
     ]
     answer = results if several else results[0] if results else None
     if reduce is None:
         return answer
     return reduced if not results else (answer, reduced)
-
-
-def _geometries(
-    arrays: Sequence[ExportedArray],
-    outputs: Sequence[Output],
-    halo: Any,
-    boundary: Any,
-    scale: Any,
-    drop: Any,
-    new: Any,
-) -> list[Geometry]:
-    """Return the geometry of each output, or one without outputs; those of the call's arguments are one object."""
-    shapes = [array.shape for array in arrays]
-    of_call = None
-    found = []
-    for output in outputs or [Output()]:
-        own = (output.scale, output.drop_axis, output.new_axis)
-        if all(value is None for value in own):
-            of_call = of_call or Geometry.of(shapes, halo, boundary, scale, drop, new)
-            found.append(of_call)
-        else:
-            of_output = (a if b is None else b for a, b in zip((scale, drop, new), own, strict=True))
-            found.append(Geometry.of(shapes, halo, boundary, *of_output))
-    return found
 
 
 def _reduced(values: Iterator[tuple[int, Any]], reduce: Callable[[Any, Any], Any] | None) -> Any:

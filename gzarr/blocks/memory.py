@@ -19,6 +19,8 @@ from .assembly import Assembly, Source, constant_boxes
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    import numpy.typing as npt
+
     from ..engines.cuda.device_protocol import Device, Event, Stream
     from .axes import Layout
 
@@ -105,18 +107,29 @@ class BlockMemory:
     def _fill(self, target: Any, value: Any) -> None:
         """Fill an array of the device with a value."""
         assert self._device is not None
-        stream = self.stream
-        assert stream is not None
         with self._device as device:
-            element = np.array(value, target.dtype).tobytes()
-            staging = device.pinned(len(element))
-            staging[...] = np.frombuffer(element, np.uint8)
-            memory = device.allocate(len(element), stream)
-            device.copy_in(memory, staging, stream)
-            constant = device.broadcast(device.shaped(memory, target.dtype, ()), target.shape)
-            device.copy_array(target, constant, stream)
+            constant = device.broadcast(self.from_host(np.array(value, target.dtype)), target.shape)
+            device.copy_array(target, constant, self.stream)
+
+    def from_host(self, values: npt.NDArray[Any]) -> Any:
+        """Return an array of the device with the elements of one of the host, complete."""
+        if self._device is None:
+            return values
+        assert self.stream is not None
+        with self._device as device:
+            staging = device.pinned(values.nbytes)
+            staging[...] = np.frombuffer(values.tobytes(), np.uint8)
+            memory = device.allocate(values.nbytes, self.stream)
+            device.copy_in(memory, staging, self.stream)
             # The staging memory is free again.
-            stream.synchronize()
+            self.stream.synchronize()
+            return device.shaped(memory, values.dtype, values.shape)
+
+    def array(self, value: Any) -> Any:
+        """Return a value as an array of the device, or None if it is not one; in host memory, NumPy makes one of it."""
+        if self._device is None:
+            return np.asarray(value)
+        return value if self.is_array(value) else None
 
     @contextlib.contextmanager
     def current(self) -> Iterator[None]:

@@ -330,6 +330,11 @@ class NewOutput:
             with get_device(device) as own:
                 self._results = DeviceResults(own, own.current_stream())
 
+    @property
+    def data_type(self) -> np.dtype[Any] | None:
+        """Its data type, None if it follows the first block's result."""
+        return self._dtype
+
     def array(self, shape: tuple[int, ...], dtype: np.dtype[Any], memory: BlockMemory | None = None) -> Any:
         """Return the array, for writing in order with some memory's stream; ``dtype`` is its type if there is none."""
         with self._lock:

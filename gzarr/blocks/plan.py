@@ -7,12 +7,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-import numpy as np
-
 from ..arrays.array import Array
 from ..errors import ArgumentError
 from ..metadata.chunk_grid import RegularAxis
-from ..windows.boundary import MODES, name_of_numpy
+from .arguments import different_axes, each, is_whole, items
 from .axes import InputAxis, Scale
 from .blocks import Grid, OutputBlocks
 
@@ -21,7 +19,7 @@ if TYPE_CHECKING:
 
     from ..arrays.exporting import ExportedArray
     from ..metadata.chunk_grid import ChunkAxis
-    from ..windows.boundary import Mode
+    from .surroundings import Surroundings
 
 #: Bytes of the elements of a block, inputs and outputs together, that are aimed at.
 _TARGET: Final = 8 << 20
@@ -37,21 +35,20 @@ class Geometry:
         Shape that the inputs are broadcast to.
     kept
         For each axis of the output, the axis of the inputs that it comes from; None for new ones.
-    scales, halos
+    scales
         For each axis of the inputs.
-    boundary
-        What lies beyond the inputs.
+    surroundings
+        What blocks are given beside their own elements.
     """
 
     common: tuple[int, ...]
     kept: tuple[int | None, ...]
     scales: tuple[Scale, ...]
-    halos: tuple[int, ...]
-    boundary: Mode | float | complex | None
+    surroundings: Surroundings
 
     @classmethod
     def of(
-        cls, shapes: Sequence[tuple[int, ...]], halo: Any, boundary: Any, scale: Any, drop_axis: Any, new_axis: Any
+        cls, common: tuple[int, ...], surroundings: Surroundings, scale: Any, drop_axis: Any, new_axis: Any
     ) -> Geometry:
         """Return the geometry for arguments of :func:`gzarr.map_blocks`.
 
@@ -60,22 +57,16 @@ class Geometry:
         ArgumentError
             If they are wrong.
         """
-        common = _broadcast(shapes)
         ndim = len(common)
-        dropped = set(_axes(drop_axis, ndim, "drop_axis"))
+        dropped = set(different_axes(drop_axis, ndim, "drop_axis"))
         left: list[int | None] = [d for d in range(ndim) if d not in dropped]
-        new = _axes(new_axis, len(left) + len(_items(new_axis)), "new_axis")
+        new = different_axes(new_axis, len(left) + len(items(new_axis)), "new_axis")
         for d in sorted(new):
             left.insert(d, None)
-        halos = _each(halo, ndim, "halo", lambda n: _is_whole(n) and n >= 0, "whole numbers of elements, at least 0")
-        scales = [Scale.of(s) for s in _each(scale, ndim, "scale", _is_scale, "whole numbers or their inverses")]
-        if boundary is not None and boundary not in MODES and not _is_number(boundary):
-            modes = ", ".join(MODES)
-            hint = name_of_numpy(boundary)
-            raise ArgumentError(f"boundary must be one of {modes}, a number or None, not {boundary!r}{hint}")
-        if any(halos[d] or scales[d] not in (None, Scale()) for d in dropped):
+        scales = [Scale.of(s) for s in each(scale, ndim, "scale", _is_scale, "whole numbers or their inverses")]
+        if any(any(surroundings.halos[d]) or scales[d] not in (None, Scale()) for d in dropped):
             raise ArgumentError("axes in drop_axis are read whole: their halo must be 0, and their scale 1")
-        return cls(common, tuple(left), tuple(s for s in scales if s), tuple(halos), boundary)
+        return cls(common, tuple(left), tuple(s for s in scales if s), surroundings)
 
     @property
     def output_shape(self) -> tuple[int | None, ...]:
@@ -94,7 +85,10 @@ class Geometry:
         if d not in self.kept or (chunks.size == 1 and self.common[d] != 1):
             return InputAxis(chunks.size, chunks)
         at = self.kept.index(d)
-        return InputAxis(chunks.size, chunks, blocks[at], at, self.scales[d], self.halos[d], self.boundary)
+        own = self.surroundings
+        return InputAxis(
+            chunks.size, chunks, blocks[at], at, self.scales[d], own.halos[d], own.boundaries[d], own.padded
+        )
 
     def grid(self, blocks: Sequence[ChunkAxis], geometries: Sequence[Geometry], shapes: Sequence[Any]) -> Grid:
         """Return the blocks of all outputs.
@@ -117,12 +111,14 @@ class Geometry:
             at = d if other is self else self.place(source)
             axis = None if at is None else blocks[at]
             if axis is None or axis.count_within(axis.size) <= 1:
-                axis = RegularAxis(n, max(n, 1))
+                longest = 1 if axis is None or source is None else int(axis.longest * self.ratio(other, source))
+                axis = RegularAxis(n, max(n, longest if self.surroundings.padded else 1))
             elif source is not None and other.scales[source] != self.scales[source]:
                 axis = RegularAxis(n, int(axis.longest * self.ratio(other, source)))
             axes.append(axis)
             of.append(at)
-        return OutputBlocks(axes, of, [None if d is None else other.scales[d] for d in other.kept], other.kept)
+        scales = [None if d is None else other.scales[d] for d in other.kept]
+        return OutputBlocks(axes, of, scales, other.kept, self.surroundings)
 
     def place(self, source: int | None) -> int | None:
         """Return the axis of the output that comes from an axis of the inputs, or None."""
@@ -147,15 +143,7 @@ def check_blocks(geometry: Geometry, shapes: Sequence[tuple[int, ...]], inputs: 
             f"there are no blocks of inputs of shape {geometry.common}, and outputs of shapes "
             f"{', '.join(map(str, shapes))} have elements"
         )
-    boundary = geometry.boundary
-    if boundary is None or isinstance(boundary, str):
-        return
-    for array in inputs:
-        try:
-            np.array(boundary, array.dtype)
-        except (OverflowError, TypeError, ValueError) as error:
-            reason = f"{array.name} has the data type {array.dtype}, which cannot hold boundary={boundary!r}"
-            raise ArgumentError(reason) from error
+    geometry.surroundings.check_constants(inputs)
 
 
 def block_axes(
@@ -193,7 +181,8 @@ def block_axes(
         parts = _parts(geometries, inputs, outputs, shapes)
         lengths = _grown(units, _wanted(geometries[0], inputs, units), shape, parts, target, block)
     axes: list[ChunkAxis] = []
-    for d, (n, length, unit) in enumerate(zip(shape, lengths, units, strict=True)):
+    padded = geometries[0].surroundings.padded
+    for d, (n, length, unit, fixed) in enumerate(zip(shape, lengths, units, block, strict=True)):
         whole = length >= n
         if not isinstance(unit, int):
             axes.append(RegularAxis(n, max(n, 1)) if whole else unit.merged(length))
@@ -203,7 +192,9 @@ def block_axes(
                 f"block={tuple(lengths)} would cut chunks (shards) of the outputs, or elements of another scale: along "
                 f"axis {d}, blocks must be multiples of {unit} elements, such as {-(-length // unit) * unit}"
             )
-        axes.append(RegularAxis(n, max(min(length, -(-n // unit) * unit), 1)))
+        if not padded or fixed is None:
+            length = min(length, -(-n // unit) * unit)
+        axes.append(RegularAxis(n, max(length, 1)))
     return axes
 
 
@@ -334,45 +325,5 @@ def target_bytes(budget_bytes: int, threads: int) -> int:
     return max(min(_TARGET, budget_bytes // (8 * threads)), 1)
 
 
-def _broadcast(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
-    ndim = max(map(len, shapes))
-    common = [1] * ndim
-    for shape in shapes:
-        for d, n in enumerate(shape, ndim - len(shape)):
-            if n != 1 and common[d] not in (1, n):
-                raise ArgumentError(f"arrays of shapes {', '.join(map(str, shapes))} cannot be broadcast to one shape")
-            common[d] = n if n != 1 else common[d]
-    return tuple(common)
-
-
-def _items(value: Any) -> list[Any]:
-    return [value] if not hasattr(value, "__iter__") or isinstance(value, str) else list(value)
-
-
-def _each(value: Any, ndim: int, name: str, is_valid: Any, what: str) -> list[Any]:
-    """Return one item for each axis: all the same, or those given."""
-    items = _items(value)
-    if not hasattr(value, "__iter__"):
-        items *= ndim
-    if len(items) != ndim or not all(map(is_valid, items)):
-        raise ArgumentError(f"{name} must be {what}: one, or one for each of {ndim} axes, not {value!r}")
-    return items
-
-
-def _axes(value: Any, ndim: int, name: str) -> list[int]:
-    items = _items(value)
-    if not all(_is_whole(d) and -ndim <= d < ndim for d in items) or len({d % ndim for d in items}) != len(items):
-        raise ArgumentError(f"{name} must be different axes of {ndim}, not {value!r}")
-    return [int(d) % ndim for d in items]
-
-
-def _is_whole(value: Any) -> bool:
-    return hasattr(value, "__index__") and not isinstance(value, bool)
-
-
-def _is_number(value: Any) -> bool:
-    return hasattr(value, "__complex__") or isinstance(value, (bool, int, float, complex))
-
-
 def _is_scale(value: Any) -> bool:
-    return (_is_whole(value) or isinstance(value, (float, Fraction))) and value > 0 and Scale.of(value) is not None
+    return (is_whole(value) or isinstance(value, (float, Fraction))) and value > 0 and Scale.of(value) is not None

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
 import itertools
 import math
 import threading
 from contextlib import closing, nullcontext
 from copy import copy
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from ..arrays.array import Array
@@ -23,6 +24,8 @@ from ..stores.base import RemoteValues
 from ..stores.places import place_of
 from ..tools.processes import check_shared, in_processes, pickled
 from .assembly import kept_assemblies
+from .blending import Blending, overlapping
+from .computing import FunctionCalls, name_of
 from .first_block import FirstBlock, check_type
 from .inputs import Input
 from .memory import BlockMemory
@@ -38,13 +41,13 @@ if TYPE_CHECKING:
 
     from .axes import InputAxis
     from .blocks import Block, Grid
-    from .inputs import Window
+    from .computing import Computing
     from .order import Order
     from .outputs import DoneBlocks
 
     Index = tuple[int, ...]
-    #: Reads what a block needs of each input.
-    Read = Callable[[], list[Any]]
+    #: Computes a block's results, and its value.
+    Compute = Callable[[], tuple[list[Any], Any]]
     #: Numbers and values of blocks.
     Values = Generator[tuple[int, Any], None, None]
 
@@ -56,19 +59,44 @@ _REMOTE: Final = 8
 _PARTS: Final = 64
 
 
+@dataclass(frozen=True)
+class Manner:
+    """How blocks are worked on.
+
+    Attributes
+    ----------
+    device
+        Their device.
+    threads
+        Most of them that are worked on at a time.
+    budget_bytes
+        As in :func:`map_blocks`.
+    reduces
+        Whether the function returns a value after its outputs.
+    blends
+        Whether results that overlap are blended.
+    """
+
+    device: str
+    threads: int
+    budget_bytes: int
+    reduces: bool = False
+    blends: bool = False
+
+
 class BlockWork:
     """The work on all blocks; other processes do parts of it.
 
     Parameters
     ----------
-    function, inputs, outputs, device, threads, budget_bytes
+    function, inputs, outputs
         As in :func:`map_blocks`.
     grid
         The blocks.
     axes
         Axes of each input.
-    reduces
-        Whether the function returns a value after its outputs.
+    how
+        How the blocks are worked on.
     """
 
     def __init__(
@@ -78,35 +106,43 @@ class BlockWork:
         outputs: Sequence[Any],
         grid: Grid,
         axes: Sequence[Sequence[InputAxis]],
-        device: str,
-        threads: int,
-        budget_bytes: int,
-        *,
-        reduces: bool,
+        how: Manner,
     ) -> None:
-        self._function, self._inputs, self._outputs = function, inputs, outputs
-        self._device, self._reduces = device, reduces
+        self._function, self._inputs, self._outputs, self._how = function, inputs, outputs, how
         self.grid: Grid = grid
         self._axes = axes
         #: Whether outputs are to be made, and the data types that the first block's results have decided.
         self._waits = False
         self._dtypes: list[np.dtype[Any] | None] = [None] * len(outputs)
-        self._tells = _takes_block_info(function)
         nbytes = self._block_bytes()
+        threads, budget_bytes = how.threads, how.budget_bytes
         while threads > 1 and (threads + 1) * nbytes > budget_bytes // 2:
             threads -= 1
         self._threads = threads
         self._room = max(budget_bytes - (threads + 1) * nbytes, budget_bytes // 4)
-        sizes = [array.dtype.itemsize for array in inputs]
-        self._order: Order = choose_order(self.grid.grid_shape, list(zip(self._axes, sizes, strict=True)), self._room)
+        #: Axes along which results that are blended overlap.
+        self._overlaps: list[InputAxis] = overlapping(grid) if how.blends else []
+        kept = [(axes, array.dtype.itemsize) for axes, array in zip(axes, inputs, strict=True)]
+        if how.blends:
+            # Half for results that are kept, half for chunks.
+            self._room //= 2
+            kept = [(self._overlaps, max(self._result_bytes() // grid.outputs[0].most_elements, 1))]
+        self._order: Order = choose_order(self.grid.grid_shape, kept, self._room)
 
     def _block_bytes(self) -> int:
         """Return the bytes of a block: of its inputs with the halo, and of its results."""
-        total = 0
+        total = self._result_bytes()
         for array, axes in zip(self._inputs, self._axes, strict=True):
             total += math.prod(axis.longest_window for axis in axes) * array.dtype.itemsize
+        return total
+
+    def _result_bytes(self) -> int:
+        """Return the bytes of a block's results; with the halo, if they are blended."""
+        total = 0
         for output, blocks in zip(self._outputs, self.grid.outputs, strict=True):
-            total += blocks.most_elements * getattr(output, "dtype", self._inputs[0].dtype).itemsize
+            dtype = output.data_type if isinstance(output, NewOutput) else output.dtype
+            itemsize = (self._inputs[0].dtype if dtype is None else dtype).itemsize
+            total += itemsize * (blocks.most_with_halo if self._how.blends else blocks.most_elements)
         return total
 
     def check_apart(self, *, resume: bool) -> None:
@@ -125,7 +161,7 @@ class BlockWork:
                 raise ArgumentError(f"{array.name} is the output as well, so all blocks would seem to be done")
             same = blocks.sources == tuple(range(len(axes))) and blocks.of == tuple(axis.output for axis in axes)
             # An element of a view is another one of its array.
-            if isinstance(array, ArrayView) or not same or any(axis.is_shared or axis.halo for axis in axes):
+            if isinstance(array, ArrayView) or not same or any(axis.is_shared or any(axis.halo) for axis in axes):
                 raise ArgumentError(
                     f"{array.name} in {array.store!r} is read for several blocks, and cannot be the output at the same "
                     "time; write to another array"
@@ -167,12 +203,11 @@ class BlockWork:
         """Work on blocks in this process; yield the number and the value of each, as they are complete."""
         first = FirstBlock(self._outputs, self.grid.outputs) if self._waits else None
 
-        def work(block: Block, read: Read, memory: BlockMemory, *, is_first: bool) -> Any:
+        def work(block: Block, compute: Compute, memory: BlockMemory, *, is_first: bool) -> Any:
             try:
-                elements = read()
-                with memory.current():
-                    results, value = self._computed(block, elements)
-                    if first is not None and is_first:
+                results, value = compute()
+                if first is not None and is_first:
+                    with memory.current():
                         self._take(*first.make(results, memory))
             finally:
                 if first is not None and is_first:
@@ -189,10 +224,9 @@ class BlockWork:
     def results_of(self, index: Index) -> tuple[list[Any], Any]:
         """Return the results of a block, in host memory, and its value, and write nothing."""
 
-        def work(block: Block, read: Read, memory: BlockMemory, *, is_first: bool) -> Any:
-            elements = read()
+        def work(_: Block, compute: Compute, memory: BlockMemory, *, is_first: bool) -> Any:
+            results, value = compute()
             with memory.current():
-                results, value = self._computed(block, elements)
                 return [memory.to_host(result) for result in results], value
 
         ((_, found),) = self._each([index], work)
@@ -200,65 +234,51 @@ class BlockWork:
 
     def _each(self, indices: Iterable[Index], work: Callable[..., Any]) -> Values:
         """Call a function in threads for each block; yield the number of each and what the function returned."""
-        share = sum(array.dtype.itemsize for array in self._inputs)
-        inputs = [
-            Input(array, axes, self._order, self._room * array.dtype.itemsize // max(share, 1))
-            for array, axes in zip(self._inputs, self._axes, strict=True)
-        ]
+        computing = self._computing()
         own = threading.local()
         # Blocks and chunks of one size follow each other.
         recycled = RecycledResults() if recycle_bytes() else None
         host = HOST if recycled is None else recycled
         assembly = kept_assemblies()
 
-        def tasks() -> Iterator[tuple[Block, list[Window], bool]]:
+        def tasks() -> Iterator[tuple[Block, Any, bool]]:
             for number, index in enumerate(indices):
-                yield self.grid.block(index), [one.claim(index) for one in inputs], not number
+                yield self.grid.block(index), computing.claim(index), not number
 
-        def worked_on(task: tuple[Block, list[Window], bool]) -> tuple[list[Window], Any, BlockMemory]:
+        def worked_on(task: tuple[Block, Any, bool]) -> tuple[Any, Any, BlockMemory]:
             if not hasattr(own, "memory"):
-                own.memory = BlockMemory(self._device, host, assembly)
-            block, windows, is_first = task
+                own.memory = BlockMemory(self._how.device, host, assembly)
+            block, claim, is_first = task
             memory = own.memory
+            compute = partial(computing.compute, block, claim, memory)
+            return claim, work(block, compute, memory, is_first=is_first), memory
 
-            def read() -> list[Any]:
-                return [one.read(window, memory) for one, window in zip(inputs, windows, strict=True)]
-
-            return windows, work(block, read, memory, is_first=is_first), memory
-
-        results = run(
-            tasks(), worked_on, threads=self._threads, describe=lambda task: str(task[0]), helped=self._device != "cpu"
-        )
+        helped = self._how.device != "cpu"
+        results = run(tasks(), worked_on, threads=self._threads, describe=lambda task: str(task[0]), helped=helped)
         with nullcontext() if recycled is None else closing(recycled), closing(results):
-            for number, (windows, value, memory) in results:
-                for one, window in zip(inputs, windows, strict=True):
-                    one.release(window)
+            for number, (claim, value, memory) in results:
+                computing.release(claim)
                 value = memory.handed_over(value)
                 yield number, value
 
-    def _computed(self, block: Block, read: list[Any]) -> tuple[list[Any], Any]:
-        """Call the function; return its results, without the halo, and the value to be reduced."""
-        results = self._function(*read, block_info=block) if self._tells else self._function(*read)
-        read.clear()
-        wanted = len(self._outputs) + self._reduces
-        some = [results] if wanted == 1 else results
-        if not isinstance(some, (list, tuple)) or len(some) != wanted:
-            raise ArgumentError(
-                f"{_name(self._function)} must return {len(self._outputs)} arrays"
-                f"{' and a value to be reduced' if self._reduces else ''} for {block}, not {type(results).__name__}"
-            )
-        outputs = zip(self.grid.outputs, block.boxes, strict=True)
-        cut = [
-            blocks.cut(result, block, box, _name(self._function))
-            for (blocks, box), result in zip(outputs, some, strict=False)
+    def _computing(self) -> Computing:
+        """Return what computes the results of blocks."""
+        share = sum(array.dtype.itemsize for array in self._inputs)
+        inputs = [
+            Input(array, axes, self._order, self._room * array.dtype.itemsize // max(share, 1))
+            for array, axes in zip(self._inputs, self._axes, strict=True)
         ]
-        return cut, some[-1] if self._reduces else None
+        calls = FunctionCalls(self._function, inputs, self.grid, reduces=self._how.reduces)
+        if not self._how.blends:
+            return calls
+        most = max(self._room // max(self._result_bytes(), 1), 1)
+        return Blending(calls, self.grid, self._overlaps, self._order, most)
 
     def _write(self, block: Block, results: Sequence[Any], memory: BlockMemory) -> None:
         """Write the results of a block."""
         each = zip(self._outputs, self.grid.outputs, block.boxes, results, self._dtypes, strict=True)
         for output, blocks, box, result, wanted in each:
-            check_type(result, wanted, block, _name(self._function))
+            check_type(result, wanted, block, name_of(self._function))
             target = output.array(blocks.shape, result.dtype, memory) if isinstance(output, NewOutput) else output
             write(target, box, result, memory)
 
@@ -295,7 +315,7 @@ class BlockWork:
         planned = self._with_outputs([None] * len(self._outputs))
         for number, index in numbered:
             ((results, value),) = in_processes(executor, _ResultsOfBlock(planned), [index])
-            block, memory = self.grid.block(index), BlockMemory(self._device)
+            block, memory = self.grid.block(index), BlockMemory(self._how.device)
             first = FirstBlock(self._outputs, self.grid.outputs)
             with noted(block), memory.current():
                 self._take(*first.make(results, memory))
@@ -326,15 +346,3 @@ def most_threads(arrays: Sequence[Any], device: str) -> int:
         return _ON_A_DEVICE
     remote = any(isinstance(array, ExportedArray) and isinstance(array.store, RemoteValues) for array in arrays)
     return max(thread_count(), _REMOTE) if remote else thread_count()
-
-
-def _takes_block_info(function: Callable[..., Any]) -> bool:
-    """Return whether a function has a parameter ``block_info``."""
-    try:
-        return "block_info" in inspect.signature(function).parameters
-    except (TypeError, ValueError):
-        return False
-
-
-def _name(function: Callable[..., Any]) -> str:
-    return getattr(function, "__name__", repr(function))

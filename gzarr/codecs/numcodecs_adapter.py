@@ -31,6 +31,7 @@ from ..documents.json import quote
 from ..errors import MetadataError, UnsupportedError
 from ..installing import COMMANDS
 from . import object_codecs
+from .arithmetic import compiled_filter
 from .buffers import UNKNOWN_LIMIT_BYTES, checked, compressed, flat, need_array, need_bytes
 from .codec import ArrayRepresentation, BytesRepresentation, Codec, CodecKind, Operation, Representation, convert
 
@@ -143,6 +144,10 @@ class NumcodecsBytesToBytes(NumcodecsCodec):
             )
         return BytesRepresentation(n // itemsize * self._encoded_dtype().itemsize)
 
+    def operations(self, decoded: Representation) -> tuple[Operation, ...] | None:
+        """Return what is compiled: filters of numbers, and checksums of HDF5."""
+        return compiled_filter(self.id, self.configuration, None)
+
     def decode(self, encoded: Any, decoded: Representation) -> Any:
         """Return the bytes before the filter."""
         representation = need_bytes(decoded, self.label)
@@ -190,10 +195,11 @@ class NumcodecsArrayToArray(NumcodecsCodec):
         return ArrayRepresentation(array.shape, np.dtype(made).newbyteorder("="))
 
     def operations(self, decoded: Representation) -> tuple[Operation, ...] | None:
-        """Return the conversion of ``astype`` if it is compiled."""
-        if self.id != "astype":
-            return None
-        return convert(np.dtype(self.configuration["encode_dtype"]), need_array(decoded, self.label).dtype)
+        """Return what is compiled: the conversion of ``astype``, which is part of placing, or a filter of numbers."""
+        dtype = need_array(decoded, self.label).dtype
+        if self.id == "astype":
+            return convert(np.dtype(self.configuration["encode_dtype"]), dtype)
+        return compiled_filter(self.id, self.configuration, dtype)
 
     def _states_dtype(self) -> bool:
         return bool(self.configuration.get("decode_dtype") or self.configuration.get("dtype"))

@@ -27,9 +27,10 @@ from ..documents.json import quote
 from ..dtypes import fill_value
 from ..dtypes.properties import kind_of, number_limits
 from ..errors import MetadataError
+from .arithmetic import Line, line_operation
 from .buffers import need_array
 from .casting import is_real
-from .codec import ArrayRepresentation, Codec, CodecKind, Representation
+from .codec import ArrayRepresentation, Codec, CodecKind, Operation, Representation
 
 if TYPE_CHECKING:
     from ..documents.configuration import Configuration
@@ -89,6 +90,18 @@ class ScaleOffsetCodec(Codec):
         if kind_of(array.dtype) != "f" and not scale:
             raise MetadataError("integers cannot be divided by a scale of 0", json_path="$.configuration.scale")
         return array
+
+    def operations(self, decoded: Representation) -> tuple[Operation, ...] | None:
+        """Return the arithmetic of floating-point numbers if it is compiled; nothing to do if nothing changes."""
+        array = need_array(decoded, self.label)
+        offset, scale = self._scalars(array)
+        if (scale, offset) == (1, 0) and kind_of(array.dtype) != "f":
+            return ()
+        if array.dtype.isbuiltin != 1 or array.dtype.kind != "f" or array.dtype.itemsize not in (4, 8):
+            return None
+        if not (np.isfinite(scale) and np.isfinite(offset) and scale):
+            return None
+        return line_operation(array.dtype, array.dtype, Line(array.dtype.itemsize, float(scale), float(offset)))
 
     def decode(self, encoded: Any, decoded: Representation) -> Any:
         """Return ``x / scale + offset``."""

@@ -259,6 +259,17 @@ def give_worker_back(worker: Worker, *, small: bool = False) -> None:
         _idle.append(worker)
 
 
+def call(module: str, name: str, *arguments: int) -> None:
+    """Call a compiled function, which needs nothing of a worker, in this thread; see :func:`entry`."""
+    function = entry(module, name)
+    # No function runs without a worker: see above.
+    worker = take_worker()
+    try:
+        function(*arguments)
+    finally:
+        give_worker_back(worker, small=True)
+
+
 def release() -> None:
     """Free all idle workers and their buffers."""
     while _idle:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from gzarr_kernels.operations import OPERATIONS
 
 from ..codecs.buffers import ceiling
 from ..codecs.chain import representations
@@ -89,11 +90,11 @@ class ShardLevel:
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One native step: its ``name``, the size of its result, and a parameter (element size of a shuffle)."""
+    """One native step: its ``name``, the size of its result, and its parameters."""
 
     name: str
     nbytes: int
-    parameter: int = 0
+    parameters: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,31 +260,39 @@ def _program(
     swap = conversion = 0
     stored_itemsize = chunk.dtype.itemsize
     operations: list[Operation] = []
+    # Filters of arrays are undone before what placing does, and some depend on the order of the elements.
+    filtered = in_order = False
     for codec, decoded in zip(codecs, between[:-1], strict=True):
         steps = codec.operations(decoded)
         if steps is None:
             return None
         for step in steps:
             if step.name == "transpose":
+                if in_order:
+                    return None
                 order = tuple(order[i] for i in step.params)
             elif step.name == "bytes":
                 swap = step.params[0] if step.params and step.params[0] > 1 else 0
+                if swap and filtered:
+                    return None
             elif step.name == "convert":
-                if conversion and step.params[0]:
+                if filtered or (conversion and step.params[0]):
                     # Placing converts once.
                     return None
                 conversion, stored_itemsize = step.params[0] or conversion, step.params[1]
             elif step.name not in available:
                 return None
             else:
-                nbytes = decoded.nbytes if isinstance(decoded, BytesRepresentation) else None
-                if step.name == "crc32c":
-                    # It only strips its four bytes, whatever the size.
+                nbytes = decoded.nbytes
+                if isinstance(decoded, ArrayRepresentation):
+                    filtered, in_order = True, in_order or step.name == "delta"
+                elif OPERATIONS[step.name].in_place:
+                    # It only strips a checksum, whatever the size.
                     nbytes = nbytes or 0
-                elif nbytes is None:
+                if nbytes is None:
                     # A compressor inside another: the metadata do not determine its decoded size.
                     return None
-                operations.append(Operation(step.name, nbytes, step.params[0] if step.params else 0))
+                operations.append(Operation(step.name, nbytes, step.params))
     strides = [0] * len(chunk.shape)
     stride = stored_itemsize
     for d in reversed(order):

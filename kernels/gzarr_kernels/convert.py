@@ -130,7 +130,7 @@ _convert_one = _make_convert(1)
 
 
 @unit(types.void, 11)
-def _convert(
+def convert_native(
     source: int, by_source: int, source_stride: int, target: int, by_target: int, target_stride: int, rows: int, n: int,
     conversion: int, itemsize: int, target_itemsize: int,
 ) -> None:  # fmt: skip
@@ -159,7 +159,7 @@ def _convert_some(
 ) -> None:  # fmt: skip
     """Convert elements in any byte order."""
     if swap < 2:
-        _convert(
+        convert_native(
             source, by_source, source_stride, target, by_target, target_stride, rows, n, conversion, itemsize,
             target_itemsize,
         )  # fmt: skip
@@ -173,7 +173,7 @@ def _convert_some(
                 swap, 0,
             )  # fmt: skip
             t = target + r * by_target + i * target_stride
-            _convert(scratch, 0, itemsize, t, 0, target_stride, 1, some, conversion, itemsize, target_itemsize)
+            convert_native(scratch, 0, itemsize, t, 0, target_stride, 1, some, conversion, itemsize, target_itemsize)
             i += some
 
 

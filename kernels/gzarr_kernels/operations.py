@@ -346,6 +346,9 @@ OPERATIONS: dict[str, Operation] = {
         decoder=(_BLOSCLZ_DECODER, _LZ4_DECODER, _deflate_decoder("zlib"), _ZSTD_DECODER),
     ),
     "shuffle": Operation(module="gzarr_kernels.shuffles"),
+    "line": Operation(module="gzarr_kernels.arithmetic", encoder=None),
+    "delta": Operation(module="gzarr_kernels.arithmetic", encoder=None),
+    "fletcher32": Operation(module="gzarr_kernels.fletcher32", encoder=None, in_place=True),
     "crc32c": Operation(module="gzarr_kernels.crc32c", decoder=(_CRC32C,), encoder=(_CRC32C,), in_place=True),
 }
 #: Encoders that are not operations themselves, but parts of one.

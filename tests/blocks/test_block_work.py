@@ -18,6 +18,8 @@ from gzarr.arrays.recycling import RecycledResults
 from gzarr.blocks.assembly import kept_assemblies
 from gzarr.blocks.axes import Layout
 from gzarr.blocks.boundary import Cut
+from gzarr.blocks.first_block import FirstBlock
+from gzarr.blocks.sharing import Piece
 from gzarr.blocks.workers import run
 from gzarr.engines import pool
 
@@ -75,6 +77,24 @@ def test_the_first_failure_is_raised() -> None:
             list(run(range(10**9), work, threads=2, describe=lambda i: f"task {i}"))
         assert caught.value.__notes__ == ["(in task 0)"]
         assert not own_threads()
+
+
+@pytest.mark.parametrize("what", ["piece", "first block"])
+def test_nobody_waits_for_what_will_not_be_made(what: str) -> None:
+    """A task that was to make something is never begun if another has failed just before."""
+    piece, first = Piece((0,), 1), FirstBlock([], [])
+
+    def work(task: int) -> None:
+        if task:
+            raise ValueError("failed")
+        if what == "piece":
+            piece.wait()
+        else:
+            first.wait()
+
+    with pytest.raises(ValueError, match="failed"):
+        list(run([0, 1], work, threads=2, describe=str))
+    assert not own_threads()
 
 
 def test_threads_end_when_the_iterator_is_closed() -> None:

@@ -26,15 +26,15 @@ def test_objects_are_those_of_the_whole_volume(tmp_path: Path) -> None:
     segmentation = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(segmentation)
     volume = segmentation.make(tmp_path / "volume", 130)
-    labels, sizes = segmentation.segment(volume, tmp_path / "labels", "cpu")
+    labels, table = segmentation.segment(volume, tmp_path / "labels", "cpu")
     found = labels[...]
     smooth = scipy.ndimage.gaussian_filter(volume[...].astype("f4"), 1, truncate=4)
     expected, count = scipy.ndimage.label(smooth > 400)
-    assert len(sizes) == count > 50
-    # The same elements, with other numbers.
-    pairs = np.unique(np.stack([found.ravel(), expected.ravel()]), axis=1)
-    assert len(np.unique(pairs[0])) == len(np.unique(pairs[1])) == pairs.shape[1] == count + 1
-    np.testing.assert_array_equal(np.bincount(found.ravel())[1:], sizes)
+    assert len(table) == count > 50
+    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(table["area"], np.bincount(expected.ravel())[1:])
+    means = scipy.ndimage.mean(volume[...], expected, np.arange(1, count + 1))
+    np.testing.assert_allclose(table["intensity_mean"], means, rtol=1e-12)
 
 
 def test_the_program_runs_by_itself() -> None:

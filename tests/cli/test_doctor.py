@@ -21,7 +21,7 @@ import cramjam
 import numcodecs
 import numpy as np
 import pytest
-from gzarr_kernels import compiled, libraries
+from gzarr_kernels import ahead, compiled, libraries
 from gzarr_kernels.device import ptx
 from rich.console import Console
 from support import devices as tested
@@ -146,8 +146,12 @@ class TestCommand:
             (tmp_path / name).mkdir()
             (tmp_path / name / "__init__.py").write_text(code)
         path = os.pathsep.join([str(tmp_path), *sys.path])
-        # Without kernels of a wheel, with which numba-cuda is not needed.
-        result = run("--device", "cpu", PYTHONPATH=path, GZARR_KERNELS=str(tmp_path / "none"))
+        # Without device kernels of a wheel, with which numba-cuda is not needed.
+        host = tmp_path / "host"
+        host.mkdir()
+        for library in ahead.folder().glob(f"{sys.platform}-*"):
+            (host / library.name).symlink_to(library.resolve())
+        result = run("--device", "cpu", PYTHONPATH=path, GZARR_KERNELS=str(host))
         assert (result.returncode, result.stderr) == (0, "")
         found = {line[:19].strip(): line[19:] for line in result.stdout.splitlines()}
         for title in ("CuPy", "CUDA runtime"):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from gzarr_kernels.operations import OPERATIONS
-from gzarr_kernels.slots.decode import IN_PLACE
+from gzarr_kernels.slots.decode import IN_PLACE, WORDS
 
 from .. import kernels
 
@@ -28,7 +28,8 @@ class NativeProgram:
     Attributes
     ----------
     words
-        int64, the operations as ``gzarr_kernels.decode`` reads them.
+        int64, the operations as ``gzarr_kernels.decode`` reads them, and then the parameters of those with several,
+        which have their addresses.
     operations
         Number of operations.
     chunk_nbytes
@@ -64,12 +65,16 @@ def prepare(program: Program, chunk: ArrayRepresentation, fill_value: Any) -> Na
     words: list[int] = []
     for step in program.operations:
         nbytes = IN_PLACE if OPERATIONS[step.name].in_place else step.nbytes
-        words += kernels.operation(step.name, "decode"), nbytes, step.parameter
+        words += (
+            kernels.operation(step.name, "decode"),
+            nbytes,
+            *(step.parameters if len(step.parameters) == 1 else (0,)),
+        )
     one = np.zeros(1, chunk.dtype)
     if fill_value is not None:
         one[0] = fill_value
     return NativeProgram(
-        words=np.array(words, np.int64),
+        words=_with_parameters(words, program),
         operations=len(program.operations),
         chunk_nbytes=math.prod(chunk.shape) * program.stored_itemsize,
         itemsize=chunk.dtype.itemsize,
@@ -81,3 +86,14 @@ def prepare(program: Program, chunk: ArrayRepresentation, fill_value: Any) -> Na
         zeros=np.zeros(max(len(chunk.shape), 1), np.int64),
         fill=one.view(np.uint8),
     )
+
+
+def _with_parameters(words: list[int], program: Program) -> IntArray:
+    """Return the words of operations, followed by the parameters of those with several."""
+    several = [(i, step.parameters) for i, step in enumerate(program.operations) if len(step.parameters) > 1]
+    result = np.array([*words, *(value for _, values in several for value in values)], np.int64)
+    at = len(words)
+    for i, values in several:
+        result[WORDS * i + 2] = kernels.address(result) + 8 * at
+        at += len(values)
+    return result

@@ -8,12 +8,12 @@ some values, such as integer arithmetic that may overflow.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import numpy as np
 
+from ...codecs.arithmetic import adds_integers, filter_types, line_of
 from ...codecs.cast_value import CastValueCodec
 from ...codecs.codec import ArrayRepresentation
 from ...codecs.numcodecs_adapter import NumcodecsCodec
@@ -35,8 +35,6 @@ FilterCodec: TypeAlias = NumcodecsCodec | PackbitsCodec | ScaleOffsetCodec | Cas
 #: Filters of numcodecs that treat each element independently.
 _ELEMENTWISE: Final = frozenset(("astype", "bitround", "fixedscaleoffset", "quantize"))
 _BYTE: Final = np.dtype("u1")
-#: Integers up to this magnitude are exact in float64.
-_EXACT: Final = 2**53
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,18 +192,20 @@ def _filter(
         return Filter("unpack_bits", _BYTE, np.dtype("?"), encoded_nbytes, decoded_nbytes, packing=packing)
     if codec.id not in ("astype", "delta", "fixedscaleoffset", "quantize"):
         return None
-    values = codec.configuration
-    # Documents of v3 may omit a data type that equals the array's.
-    decoded = np.dtype(values.get("decode_dtype") or values.get("dtype") or array_dtype)
-    encoded = np.dtype(values.get("encode_dtype") or values.get("astype") or decoded)
+    encoded, decoded = filter_types(codec.id, codec.configuration, array_dtype)
     if encoded.kind not in "biuf" or decoded.kind not in "biuf":
         return None
     if codec.id == "delta":
-        # NumPy adds in the type that both promote to, which is a float for u8 and a signed type.
-        integers = encoded.kind in "iu" and decoded.kind in "iu" and np.result_type(encoded, decoded).kind in "iu"
+        integers = adds_integers(encoded, decoded)
         return Filter("accumulate", encoded, decoded, encoded_nbytes, decoded_nbytes) if integers else None
     if codec.id == "fixedscaleoffset":
-        return _scaled(encoded, decoded, encoded_nbytes, decoded_nbytes, values["scale"], values["offset"])
+        line = line_of(encoded, decoded, codec.configuration["scale"], codec.configuration["offset"])
+        if line is None:
+            return None
+        return Filter(
+            "convert", encoded, decoded, encoded_nbytes, decoded_nbytes,
+            loop=line.middle, scale=line.scale, offset=line.offset,
+        )  # fmt: skip
     return Filter("convert", encoded, decoded, encoded_nbytes, decoded_nbytes) if _converts(encoded, decoded) else None
 
 
@@ -216,41 +216,6 @@ def _converts(encoded: np.dtype[Any], decoded: np.dtype[Any]) -> bool:
     if decoded.kind == "f":
         return decoded.itemsize > 2
     return encoded.kind != "f"
-
-
-def _scaled(
-    encoded: np.dtype[Any], decoded: np.dtype[Any], encoded_nbytes: int, decoded_nbytes: int, scale: Any, offset: Any
-) -> Filter | None:
-    """Return the filter that divides by ``scale`` and adds ``offset``, or None if results may differ from NumPy's."""
-    if "b" in (encoded.kind, decoded.kind) or np.dtype("f2") in (encoded.newbyteorder("="), decoded.newbyteorder("=")):
-        return None
-    if any(isinstance(number, int) and abs(number) > _EXACT for number in (scale, offset)):
-        return None
-    ends = np.zeros(2, encoded.newbyteorder("="))
-    if encoded.kind != "f":
-        limits = np.iinfo(encoded)
-        ends[:] = limits.min, limits.max
-    try:
-        with np.errstate(all="ignore"):
-            # As in numcodecs; the float type of the result depends on the type of the elements.
-            results = (ends / scale) + offset
-            numbers = np.array([scale, offset]).astype(results.dtype)
-    except OverflowError:
-        # The CPU raises the error, if there are any chunks.
-        return None
-    if results.dtype not in (np.dtype("f4"), np.dtype("f8")) or not np.isfinite(numbers).all() or not numbers[0]:
-        return None
-    if decoded.kind != "f":
-        # Rounding is monotonic, so all results lie between those of the ends.
-        limits = np.iinfo(decoded)
-        if encoded.kind == "f" or not np.isfinite(results).all():
-            return None
-        if not all(limits.min <= math.trunc(end) <= limits.max for end in results.tolist()):
-            return None
-    return Filter(
-        "convert", encoded, decoded, encoded_nbytes, decoded_nbytes,
-        loop=results.dtype.itemsize, scale=float(numbers[0]), offset=float(numbers[1]),
-    )  # fmt: skip
 
 
 def _unpacked(codec: PackbitsCodec, encoded_nbytes: int, decoded: ArrayRepresentation) -> Filter | None:

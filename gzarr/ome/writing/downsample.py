@@ -131,13 +131,7 @@ def _in_kernel(source: npt.NDArray[Any], target: npt.NDArray[Any], factors: tupl
     job[TARGET_STRIDES : TARGET_STRIDES + AXES - 1] = (*(0,) * more, *into.strides[:-1])
     scratch = _scratch(16 * source.shape[-1] + 24 * math.prod(factors))
     job[SCRATCH] = kernels.address(scratch)
-    reduce = kernels.entry(*_ENTRIES[method])
-    # It needs nothing of a worker, but no function runs without one: see there.
-    worker = kernels.take_worker()
-    try:
-        reduce(kernels.address(job))
-    finally:
-        kernels.give_worker_back(worker, small=True)
+    kernels.call(*_ENTRIES[method], kernels.address(job))
     if into is not target:
         target[...] = into
 

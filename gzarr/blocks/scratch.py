@@ -1,0 +1,212 @@
+"""Results of a function for blocks with their halos, kept beside each other in one array."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import tempfile
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..arrays.stored_chunks import stored_chunks
+from ..errors import ArgumentError, NodeNotFoundError, OutputError
+from ..hierarchy.create import create_array
+from ..hierarchy.open import open_array
+from .computing import name_of, takes_block_info
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import numpy.typing as npt
+
+    from ..arrays.array import Array
+    from ..arrays.exporting import ExportedArray
+    from .blocks import Block
+    from .calls import PlannedCall
+
+    Index = tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class BlockWindows:
+    """Labels of blocks with their halos, one after the other along each axis, as chunks or not.
+
+    Attributes
+    ----------
+    array
+        The array of all of them.
+    shape
+        Shape without halos.
+    lengths
+        Length of blocks along each axis, without halos; the last may be shorter.
+    halos
+        Elements before and after each block, also at the ends of the axis.
+    """
+
+    array: ExportedArray
+    shape: Index
+    lengths: Index
+    halos: tuple[tuple[int, int], ...]
+
+    @property
+    def grid_shape(self) -> Index:
+        """Number of blocks along each axis."""
+        return tuple(-(-n // length) for n, length in zip(self.shape, self.lengths, strict=True))
+
+    def extent(self, axis: int, i: int) -> tuple[int, int]:
+        """Return begin and end of a block with its halo in the array, along an axis."""
+        length, halo = self.lengths[axis], sum(self.halos[axis])
+        begin = i * (length + halo)
+        return begin, begin + min(length, self.shape[axis] - i * length) + halo
+
+    def box(self, index: Index) -> tuple[slice, ...]:
+        """Return a block with its halo in the array."""
+        return tuple(slice(*self.extent(d, i)) for d, i in enumerate(index))
+
+    def core(self, index: Index) -> tuple[slice, ...]:
+        """Return a block in itself with its halo."""
+        return tuple(
+            slice(before, before + min(length, n - i * length))
+            for i, n, length, (before, _) in zip(index, self.shape, self.lengths, self.halos, strict=True)
+        )
+
+    def read(self, box: tuple[slice, ...]) -> npt.NDArray[Any]:
+        """Return a part of the array."""
+        found: npt.NDArray[Any] = self.array.read(box)
+        return found
+
+
+def windows_shape(shape: Index, lengths: Index, halos: tuple[tuple[int, int], ...]) -> Index:
+    """Return the shape of the array of all blocks with their halos."""
+    return tuple(n + -(-n // length) * sum(halo) for n, length, halo in zip(shape, lengths, halos, strict=True))
+
+
+def block_lengths_of(call: PlannedCall) -> Index:
+    """Return the length of blocks along each axis.
+
+    Raises
+    ------
+    ArgumentError
+        If they are not all of one length.
+    """
+    if not all(axis.is_regular for axis in call.blocks):
+        raise ArgumentError("with function=, chunks of the output must be of one length along each axis")
+    return tuple(min(axis.longest, n) for axis, n in zip(call.blocks, call.shapes[0], strict=True))
+
+
+@contextlib.contextmanager
+def place_for(scratch: Any) -> Iterator[Any]:
+    """Yield a store: the one that was given, or a temporary directory."""
+    if scratch is not None:
+        yield scratch
+        return
+    with tempfile.TemporaryDirectory(prefix="gzarr-") as folder:
+        yield f"{folder}/blocks.zarr"
+
+
+def open_kept(place: Any) -> Array | None:
+    """Return what another call has kept, None if there is nothing."""
+    with contextlib.suppress(NodeNotFoundError):
+        return open_array(place, mode="r+", device="cpu")
+    return None
+
+
+def windows_in(
+    place: Any, call: PlannedCall, kept: Array | None, dtype: np.dtype[Any], *, overwrite: bool
+) -> BlockWindows:
+    """Return the place of labels of all blocks: one that was kept, or a new one.
+
+    Raises
+    ------
+    OutputError
+        If what was kept is of other blocks.
+    """
+    lengths, halos = block_lengths_of(call), call.geometries[0].surroundings.halos
+    shape = windows_shape(call.shapes[0], lengths, halos)
+    chunks = tuple(n + sum(halo) for n, halo in zip(lengths, halos, strict=True))
+    if kept is None:
+        # All chunks are stored, also those without labels: they say what is done.
+        array = create_array(
+            place, shape=shape, dtype=dtype, chunks=chunks, write_empty_chunks=True, overwrite=overwrite, device="cpu"
+        )
+    else:
+        array = kept
+        if (kept.shape, kept.chunks) != (shape, chunks):
+            raise OutputError(
+                f"{kept.name}, to be resumed, has shape {kept.shape} and chunks {kept.chunks}; blocks with their halos "
+                f"have shape {shape} and chunks {chunks}"
+            )
+    return BlockWindows(array, call.shapes[0], lengths, halos)
+
+
+class OnHost:
+    """A function of blocks, whose result is brought to host memory.
+
+    Parameters
+    ----------
+    function
+        The function.
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+        self._tells = takes_block_info(function)
+        self.__name__: str = name_of(function)
+
+    def __call__(self, *blocks: Any, block_info: Block) -> npt.NDArray[Any]:
+        """Return the result."""
+        result = self._function(*blocks, block_info=block_info) if self._tells else self._function(*blocks)
+        if hasattr(result, "__cuda_array_interface__") and hasattr(result, "get"):
+            result = result.get()
+        if not isinstance(result, np.ndarray):
+            raise ArgumentError(f"{self.__name__} returned {type(result).__name__} for {block_info}, not an array")
+        return result
+
+
+class KeepWindows:
+    """A function of blocks whose results, labels, are kept with their halos.
+
+    Parameters
+    ----------
+    function
+        The function.
+    windows
+        Where they are kept.
+    done
+        Whether what is there is not computed again.
+    """
+
+    def __init__(self, function: OnHost, windows: BlockWindows, *, done: bool) -> None:
+        self._function, self._windows = function, windows
+        array: Any = windows.array
+        self._done = {coords for _, coords in stored_chunks(array.store, array.metadata, array.path)} if done else set()
+
+    def __call__(self, *blocks: Any, block_info: Block) -> None:
+        """Keep what the function returns for a block."""
+        if block_info.index in self._done:
+            return
+        windows, array = self._windows, self._windows.array
+        result = self._function(*blocks, block_info=block_info)
+        if result.dtype != array.dtype:
+            raise ArgumentError(
+                f"{self._function.__name__} returned elements of {result.dtype} for {block_info}, and of {array.dtype} "
+                "for the first block: have it return one data type"
+            )
+        whole = tuple(before + n + after for n, (before, after) in zip(block_info.shape, block_info.halo, strict=True))
+        if result.ndim != len(whole) or any(n < m for n, m in zip(result.shape, whole, strict=True)):
+            raise ArgumentError(
+                f"{self._function.__name__} returned labels of shape {result.shape} for {block_info}; expected them "
+                f"with the halo, {whole}, because instances are compared there"
+            )
+        # What pads a block comes last.
+        result = result[tuple(slice(0, n) for n in whole)]
+        box = windows.box(block_info.index)
+        if math.prod(whole) != math.prod(s.stop - s.start for s in box):
+            # There is no halo at the ends of the array.
+            target = np.zeros([s.stop - s.start for s in box], array.dtype)
+            begins = [full - own for (full, _), (own, _) in zip(windows.halos, block_info.halo, strict=True)]
+            target[tuple(slice(b, b + n) for b, n in zip(begins, whole, strict=True))] = result
+            result = target
+        array.write(box, result)  # type: ignore[attr-defined]

@@ -1,0 +1,96 @@
+"""What blocks are given beside their own elements: a halo on each side, and what lies beyond the ends of the inputs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import ArgumentError
+from ..windows.boundary import MODES, name_of_numpy
+from .arguments import each, has_items, is_number, is_whole, items
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..arrays.exporting import ExportedArray
+    from ..windows.boundary import Mode
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What blocks are given beside their own elements.
+
+    Attributes
+    ----------
+    halos
+        For each axis of the inputs, the elements before and after a block.
+    boundaries
+        For each of them, what lies beyond the inputs; None for no halo there.
+    padded
+        Whether blocks at the end of an axis are given as long as others.
+    """
+
+    halos: tuple[tuple[int, int], ...]
+    boundaries: tuple[Mode | float | complex | None, ...]
+    padded: bool = False
+
+    @classmethod
+    def of(cls, ndim: int, halo: Any, boundary: Any, *, padded: bool) -> Surroundings:
+        """Return what arguments of :func:`gzarr.map_blocks` say, for inputs of ``ndim`` axes.
+
+        Raises
+        ------
+        ArgumentError
+            If they are wrong.
+        """
+        pairs = items(halo)
+        if len(pairs) == 1 and has_items(pairs[0]):
+            # As numpy.pad's: one pair for all axes.
+            pairs *= ndim
+            halo = pairs
+        what = "whole numbers of elements, at least 0, or pairs of them, before and after"
+        halos = each(halo, ndim, "halo", _is_halo, what)
+        modes = ", ".join(MODES)
+        hint = next((found for value in items(boundary) if (found := name_of_numpy(value))), "")
+        try:
+            boundaries = each(boundary, ndim, "boundary", _is_boundary, f"one of {modes}, a number or None")
+        except ArgumentError as error:
+            raise ArgumentError(f"{error}{hint}") from None
+        if padded and None in boundaries:
+            raise ArgumentError("pad_blocks=True needs a boundary, which blocks at the end of an axis are padded by")
+        return cls(tuple(map(_pair, halos)), tuple(boundaries), padded)
+
+    def check_constants(self, inputs: Sequence[ExportedArray]) -> None:
+        """Refuse a constant beyond the inputs that one of them cannot hold.
+
+        Raises
+        ------
+        ArgumentError
+            If so.
+        """
+        for boundary in self.boundaries:
+            if boundary is None or isinstance(boundary, str):
+                continue
+            for array in inputs:
+                try:
+                    np.array(boundary, array.dtype)
+                except (OverflowError, TypeError, ValueError) as error:
+                    reason = f"{array.name} has the data type {array.dtype}, which cannot hold boundary={boundary!r}"
+                    raise ArgumentError(reason) from error
+
+
+def _is_halo(value: Any) -> bool:
+    found = items(value)
+    return len(found) == (2 if has_items(value) else 1) and all(is_whole(n) and n >= 0 for n in found)
+
+
+def _pair(halo: Any) -> tuple[int, int]:
+    before, after = items(halo) if has_items(halo) else (halo, halo)
+    return int(before), int(after)
+
+
+def _is_boundary(value: Any) -> bool:
+    # Comparing with a text would call an array's own comparison.
+    return value is None or (value in MODES if isinstance(value, str) else is_number(value) and not has_items(value))

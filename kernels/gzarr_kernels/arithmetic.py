@@ -1,0 +1,116 @@
+"""Filters of whole chunks that are arithmetic: lines (a scale and an offset), conversions, and differences.
+
+Their parameters are in ``slots/arithmetic.py``, at the address that is the parameter of the operation.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from numba import float32
+
+from . import status as S
+from .context import ensure
+from .convert import convert_native
+from .jit import by_address, part
+from .memory import f32, f64, i64, u8, u16, u32
+from .slots import arithmetic as A
+from .slots import context as C
+
+#: Elements that are converted, computed and converted again before the next ones: they stay in the nearest cache.
+_SOME: Final = 1024
+
+
+@part
+def _on_a_line(source: int, target: int, n: int, itemsize: int, parameters: int) -> None:
+    """Write ``x / scale + offset``, in the arithmetic of float32 or float64; target and source may be one."""
+    scale, offset = f64(parameters + 8 * A.SCALE)[0], f64(parameters + 8 * A.OFFSET)[0]
+    if itemsize == 4:
+        scale_4, offset_4 = float32(scale), float32(offset)
+        for i in range(n):
+            f32(target)[i] = f32(source)[i] / scale_4 + offset_4
+    else:
+        for i in range(n):
+            f64(target)[i] = f64(source)[i] / scale + offset
+
+
+@by_address(6)
+def line_decode(context: int, source: int, nbytes: int, target: int, size: int, parameter: int) -> int:
+    """Convert numbers, and compute ``x / scale + offset`` in between unless there is no arithmetic."""
+    c, p = i64(context), i64(parameter)
+    itemsize, middle, decoded = p[A.ENCODED], p[A.MIDDLE], p[A.DECODED]
+    n = size // decoded
+    if nbytes != n * itemsize:
+        c[C.DETAIL] = nbytes
+        return S.WRONG_SIZE
+    first, second = p[A.FIRST], p[A.SECOND]
+    if middle == 0:
+        convert_native(source, 0, itemsize, target, 0, decoded, 1, n, first, itemsize, decoded)
+        return S.OK
+    scratch = 0
+    if second != 0:
+        scratch = ensure(context, C.BLOCKS, 8 * _SOME)
+        if scratch == 0:
+            return S.NO_MEMORY
+    begin = 0
+    while begin < n:
+        some = min(_SOME, n - begin)
+        values = source + begin * itemsize
+        made = target + begin * decoded
+        between = scratch if second != 0 else made
+        if first != 0:
+            convert_native(values, 0, itemsize, between, 0, middle, 1, some, first, itemsize, middle)
+            values = between
+        _on_a_line(values, between, some, middle, parameter)
+        if second != 0:
+            convert_native(between, 0, middle, made, 0, decoded, 1, some, second, middle, decoded)
+        begin += some
+    return S.OK
+
+
+@by_address(6)
+def delta_decode(context: int, source: int, nbytes: int, target: int, size: int, parameter: int) -> int:
+    """Add up differences: integers modulo their range, floating-point numbers one after the other."""
+    c, p = i64(context), i64(parameter)
+    itemsize, decoded = p[A.ENCODED], p[A.DECODED]
+    n = size // decoded
+    if nbytes != n * itemsize:
+        c[C.DETAIL] = nbytes
+        return S.WRONG_SIZE
+    if p[A.FIRST] != 0:
+        convert_native(source, 0, itemsize, target, 0, decoded, 1, n, p[A.FIRST], itemsize, decoded)
+        source = target
+    if n == 0:
+        return S.OK
+    if p[A.MIDDLE] != 0:
+        if decoded == 4:
+            single = f32(source)[0]
+            f32(target)[0] = single
+            for i in range(1, n):
+                single = single + f32(source)[i]
+                f32(target)[i] = single
+        else:
+            double = f64(source)[0]
+            f64(target)[0] = double
+            for i in range(1, n):
+                double = double + f64(source)[i]
+                f64(target)[i] = double
+        return S.OK
+    total = 0
+    if decoded == 1:
+        for i in range(n):
+            total += u8(source)[i]
+            u8(target)[i] = total
+    elif decoded == 2:
+        for i in range(n):
+            total += u16(source)[i]
+            u16(target)[i] = total
+    elif decoded == 4:
+        for i in range(n):
+            total += u32(source)[i]
+            u32(target)[i] = total
+    else:
+        for i in range(n):
+            total += i64(source)[i]
+            i64(target)[i] = total
+    return S.OK

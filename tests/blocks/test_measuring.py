@@ -1,0 +1,98 @@
+"""Tables of objects, compared with scikit-image's of the whole array."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import skimage.measure
+
+import gzarr
+from gzarr.blocks import measure
+from gzarr.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PROPERTIES = ["label", "area", "bbox", "centroid"]
+OF_IMAGES = [f"intensity_{name}" for name in ("mean", "std", "min", "max")]
+
+
+def scene(shape: tuple[int, ...], seed: int = 0) -> np.ndarray:
+    return skimage.measure.label(np.random.default_rng(seed).random(shape) < 0.45).astype("u4")
+
+
+def compare(table: Any, labels: np.ndarray, image: np.ndarray | None, spacing: Any) -> None:
+    wanted = PROPERTIES + (OF_IMAGES if image is not None else [])
+    expected = pd.DataFrame(skimage.measure.regionprops_table(labels, image, wanted, spacing=spacing))
+    assert list(table.columns) == list(expected.columns)
+    exact = [
+        "label",
+        *(name for name in table.columns if name.startswith(("bbox", "intensity_m")) and "mean" not in name),
+    ]
+    pd.testing.assert_frame_equal(table[exact], expected[exact], check_dtype=False, check_exact=True)
+    pd.testing.assert_frame_equal(table, expected, check_dtype=False, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize(("shape", "spacing"), [((50, 61), (1.0, 1.0)), ((20, 31, 22), (2.0, 0.5, 0.25))], ids=str)
+@pytest.mark.parametrize("block", [7, -1])
+def test_the_table_is_that_of_scikit_image(shape: tuple[int, ...], spacing: tuple[float, ...], block: int) -> None:
+    labels = scene(shape)
+    rng = np.random.default_rng(1)
+    compare(measure(labels, spacing=spacing, block=block, like="pandas"), labels, None, spacing)
+    for image in (rng.integers(0, 60_000, shape, "u2"), rng.normal(1e6, 1, shape), rng.integers(-99, 99, shape, "i1")):
+        table = measure(labels, image, spacing=spacing, block=block, like="pandas")
+        compare(table, labels, image, spacing)
+    channels = rng.integers(0, 255, (3, *shape), "u1")
+    table = measure(labels, channels, spacing=spacing, block=block, like="pandas")
+    compare(table, labels, np.moveaxis(channels, 0, -1), spacing)
+    several = measure(labels, channels[0], channels[1:], spacing=spacing, block=block, like="pandas")
+    pd.testing.assert_frame_equal(several, table)
+
+
+def test_records_of_stored_arrays(tmp_path: Path) -> None:
+    labels = scene((40, 40))
+    gzarr.array(labels, chunks=16, store=tmp_path / "labels", device="cpu")
+    gzarr.array(labels.astype("f4"), chunks=10, store=tmp_path / "image", device="cpu")
+    table = measure(tmp_path / "labels", tmp_path / "image")
+    assert table.dtype["label"] == np.uint32
+    np.testing.assert_array_equal(table["label"], np.arange(1, labels.max() + 1))
+    np.testing.assert_array_equal(table["intensity_mean"], table["label"])
+    np.testing.assert_array_equal(table["intensity_std"], 0)
+
+
+def test_labels_may_be_sparse_negative_and_large() -> None:
+    labels = np.array([[-5, -5, 0, 1 << 60], [7, -5, 0, 1 << 60]])
+    table = measure(labels, block=1, background=7)
+    assert table["label"].tolist() == [-5, 0, 1 << 60]
+    assert table["area"].tolist() == [3, 2, 2]
+
+
+def test_nan_is_the_result_where_an_object_has_one() -> None:
+    image = np.array([1.0, np.nan, 3.0, 4.0])
+    table = measure(np.array([1, 1, 2, 2]), image, block=1)
+    assert np.isnan([table[name][0] for name in OF_IMAGES]).all()
+    assert [table[name][1] for name in OF_IMAGES] == [3.5, 0.5, 3, 4]
+
+
+def test_nothing_is_a_table_without_rows() -> None:
+    for labels in (np.zeros((3, 4), int), np.zeros((0, 4), int)):
+        assert measure(labels, labels).shape == (0,)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "keywords", "message"),
+    [
+        ((np.ones(4),), {}, "labels are integers"),
+        ((np.ones(4, int), np.ones(5)), {}, "images have the shape of the labels"),
+        ((np.ones(4, int), np.ones(4, "c8")), {}, "images are of integers"),
+        ((np.ones(4, int),), {"spacing": 0}, "spacing must be"),
+        ((np.ones(4, int),), {"like": "polars"}, "like must be"),
+        ((np.ones(4, "u1"),), {"background": -1}, "cannot be background"),
+    ],
+)
+def test_wrong_arguments(arguments: Any, keywords: Any, message: str) -> None:
+    with pytest.raises(ArgumentError, match=message):
+        measure(*arguments, **keywords)
