@@ -10,8 +10,9 @@ A matrix of made-up counts is written twice: in lz4 chunks, a file each, and in 
 - some columns of these.
 
 gzarr.sparse is measured beside gzarr's ``read_many`` with a slice for each row, anndata's ``sparse_dataset`` and
-tensorstore, and batches of an epoch beside annbatch, where that is installed (``--group benchmark-loader``). All take turns, so that other work on the machine hits all; printed are medians. Each result is
-compared with SciPy's before it is timed. Files are in the page cache, results in new memory.
+tensorstore, and batches of an epoch beside annbatch, where that is installed (``--group benchmark-loader``). All take
+turns, so that other work on the machine hits all; printed are medians. Each result is compared with SciPy's before it
+is timed. Files are in the page cache, results in new memory.
 """
 
 from __future__ import annotations
