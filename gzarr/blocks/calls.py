@@ -21,10 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from concurrent.futures import Executor
 
-    from ..arrays.array import Array
-    from ..arrays.view import ArrayView
     from ..metadata.chunk_grid import ChunkAxis
-    from ..windows.inputs import Input
+    from ..windows.inputs import AnyArray, Input
 
 DEFAULT_BUDGET_BYTES: Final = 512 << 20
 
@@ -49,7 +47,7 @@ class PlannedCall:
         Whether blocks that are stored are done.
     """
 
-    inputs: list[Array | ArrayView]
+    inputs: list[AnyArray]
     planned: list[Any]
     outputs: list[Any]
     geometries: list[Geometry]

@@ -15,6 +15,7 @@ from gzarr_kernels.slots import regions as R
 
 from ..dtypes.properties import native
 from ..errors import ArgumentError
+from ..sparse.view import DenseView
 from ..windows.inputs import KINDS, array_of
 from .arguments import each, is_number
 from .calls import DEFAULT_BUDGET_BYTES, plan_call
@@ -25,9 +26,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from ..arrays.array import Array
-    from ..arrays.view import ArrayView
-    from ..windows.inputs import Input
+    from ..windows.inputs import AnyArray, Input
     from .blocks import Block
     from .lengths import Length
 
@@ -92,10 +91,10 @@ def measure(
     if dtype.kind not in "iu" or not ndim:
         raise ArgumentError(f"{opened.name} has elements of {dtype}, shape {opened.shape}; labels are integers")
     spacings = each(spacing, ndim, "spacing", lambda x: is_number(x) and x > 0, "lengths above 0")
-    channels: list[Array | ArrayView] = []
+    channels: list[AnyArray] = []
     for image in images:
         array = array_of(image, "cpu", _WANTED)
-        if array.shape[1:] == opened.shape and array.ndim == ndim + 1:
+        if array.shape[1:] == opened.shape and array.ndim == ndim + 1 and not isinstance(array, DenseView):
             channels += [array.view[i] for i in range(array.shape[0])]
         elif array.shape == opened.shape:
             channels.append(array)

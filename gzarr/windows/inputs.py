@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 #: memory.
 Input: TypeAlias = Any
 
+#: What it becomes.
+AnyArray: TypeAlias = Array | ArrayView | DenseView
+
 #: What that is, in messages.
 KINDS = (
     "an array of gzarr or a view of one, the path or URL of one, an array of zarr-python, an OME image (its level 0), "
@@ -29,7 +32,7 @@ KINDS = (
 )
 
 
-def array_of(value: Input, device: str, wanted: str) -> Array | ArrayView | DenseView:
+def array_of(value: Input, device: str, wanted: str) -> AnyArray:
     """Return an array for what can be given as one, on a device if it is not open yet.
 
     Parameters
@@ -48,7 +51,7 @@ def array_of(value: Input, device: str, wanted: str) -> Array | ArrayView | Dens
     NodeNotFoundError, NodeTypeError, MetadataError, StoreError, DeviceError
         If it cannot be opened.
     """
-    if isinstance(value, (Array, ArrayView, DenseView)):
+    if isinstance(value, AnyArray):
         return value
     if isinstance(value, Matrix):
         return value.dense()
@@ -72,14 +75,14 @@ def array_of(value: Input, device: str, wanted: str) -> Array | ArrayView | Dens
 def device_of(values: Sequence[Input]) -> str:
     """Return the device that arrays among others are opened on: that of the first one that is open."""
     for value in values:
-        if isinstance(value, (Array, ArrayView, DenseView, Matrix)):
+        if isinstance(value, AnyArray | Matrix):
             return value.device
         if _is_image(value):
             return array_of(value, "auto", "").device
     return "auto"
 
 
-def names_of(value: Input, array: Array | ArrayView | DenseView) -> tuple[str | None, ...] | None:
+def names_of(value: Input, array: AnyArray) -> tuple[str | None, ...] | None:
     """Return the names of the axes of what was given and of its array, None without any."""
     if _is_image(value):
         return tuple(value.axes)
