@@ -450,6 +450,10 @@ class Matrix:
     ) -> None:
         """Read rows of the compressed form to rows of dense arrays."""
         memory = self._memory_of(options)
+        if major is not None:
+            # Neighbours are read at once, and each chunk for all rows in it.
+            order = np.argsort(major, kind="stable")
+            major, target = major[order], target.ordered(order)
         for first, last in self._batches(major, target.width):
             entries = self._fetch(_some(major, first, last), dtype, options, memory)
             memory.densify(entries, columns, target.some(first, last))
