@@ -1,4 +1,4 @@
-"""The picture of shuffling in docs/loader.md: which chunk each sample of an epoch came from.
+"""The picture of shuffling in docs/mixing.md: which chunk each sample of an epoch came from.
 
     ci/figures
 
