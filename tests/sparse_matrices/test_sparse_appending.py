@@ -149,6 +149,6 @@ def test_a_damaged_matrix_takes_nothing() -> None:
     m = gzarr.sparse.create(store, block(0), chunks=16)
     gzarr.open_array(store, path="indptr", mode="r+")[7] = 10**12
     before = {key: store.get(key) for key in store.list()}
-    with pytest.raises(gzarr.ChunkDecodeError, match="1000000000000 values.*nothing was appended"):
+    with pytest.raises(gzarr.ChunkDecodeError, match=r"1000000000000 values.*nothing was appended"):
         m.append(block(1))
     assert {key: store.get(key) for key in store.list()} == before
