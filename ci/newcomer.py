@@ -33,7 +33,7 @@ VOLUMES = ("zarr-python-2", "zarr-python-3")
 NEEDED = {'device="cuda")\n': "a GPU", "import torch\n": "PyTorch"}
 #: Commands whose packages are large. pip would load whole wheels, gigabytes of them, to say what it would install, so
 #: it is asked for the versions of each package.
-LARGE = re.compile(r"cuda|kvikio|nvcomp|torch|jax|jit")
+LARGE = re.compile(r"cuda|cusparse|kvikio|nvcomp|torch|jax|jit")
 #: Prints what the command's packages are: of gzarr's extras, what the installed gzarr says that they need.
 REQUIREMENTS = """
 import importlib.metadata, sys

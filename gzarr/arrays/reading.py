@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from ..metadata.chunk_grid import ChunkGrid
     from ..plan.planner import Plan
     from ..plan.selection import Selection
-    from ..plan.windows import IntArray, Windows
+    from ..plan.windows import IntArray, PlannedWindows
     from .outputs import Results
     from .read_options import Decode
 
@@ -304,7 +304,7 @@ class ReadableArray(ArrayProperties):
             self._fill_windows(windows, rows, results, options)
         return out
 
-    def _window_outputs(self, out: Sequence[Any], windows: Windows, memory: Results) -> list[Any]:
+    def _window_outputs(self, out: Sequence[Any], windows: PlannedWindows, memory: Results) -> list[Any]:
         """Check the arrays that windows are read into."""
         results = []
         for i, array in enumerate(out):
@@ -383,7 +383,9 @@ class ReadableArray(ArrayProperties):
         """Find chunks that will be read; as :meth:`gzarr.arrays.read.Reader.ask`."""
         self._reader.ask(chunks, ask)
 
-    def _fill_windows(self, windows: Windows, rows: IntArray | None, results: list[Any], options: ReadOptions) -> None:
+    def _fill_windows(
+        self, windows: PlannedWindows, rows: IntArray | None, results: list[Any], options: ReadOptions
+    ) -> None:
         where = windows.starts, windows.step
         if options.memory is HOST or len(results) == 1:
             self._reader.fill_windows(*where, rows, results, options.missing, options.memory, options.device)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from .axes import Layout
+    from .axes import WindowLayout
 
     Box = tuple[slice, ...]
 
@@ -26,7 +26,7 @@ _KEEP: Final = 256
 _FEW_PIECES: Final = 512
 
 
-def constant_boxes(layouts: Sequence[Layout]) -> Iterator[tuple[Box, Any]]:
+def constant_boxes(layouts: Sequence[WindowLayout]) -> Iterator[tuple[Box, Any]]:
     """Yield the boxes of a window whose elements are all a constant, and its value; the last one wins."""
     whole = tuple(slice(0, layout.length) for layout in layouts)
     for d, layout in enumerate(layouts):
@@ -34,7 +34,7 @@ def constant_boxes(layouts: Sequence[Layout]) -> Iterator[tuple[Box, Any]]:
             yield (*whole[:d], slice(begin, end), *whole[d + 1 :]), layout.constant
 
 
-class Source(NamedTuple):
+class WindowSource(NamedTuple):
     """An array that windows are put together from.
 
     Attributes
@@ -49,11 +49,11 @@ class Source(NamedTuple):
     address: int
 
 
-def kept_assemblies() -> Callable[[tuple[Layout, ...], np.dtype[Any]], Assembly]:
+def kept_assemblies() -> Callable[[tuple[WindowLayout, ...], np.dtype[Any]], Assembly]:
     """Return a function that returns the assembly of windows, and keeps those of the last ones that have few pieces."""
     kept = functools.lru_cache(_KEEP)(Assembly)
 
-    def assembly(layouts: tuple[Layout, ...], dtype: np.dtype[Any]) -> Assembly:
+    def assembly(layouts: tuple[WindowLayout, ...], dtype: np.dtype[Any]) -> Assembly:
         few = math.prod(len(layout.cuts) for layout in layouts) <= _FEW_PIECES
         return kept(layouts, dtype) if few else Assembly(layouts, dtype)
 
@@ -71,7 +71,7 @@ class Assembly:
         Data type of the elements, without Python objects.
     """
 
-    def __init__(self, layouts: Sequence[Layout], dtype: np.dtype[Any]) -> None:
+    def __init__(self, layouts: Sequence[WindowLayout], dtype: np.dtype[Any]) -> None:
         k = len(layouts)
         shape = tuple(len(layout.cuts) for layout in layouts)
         # For all combinations of cuts: the first element in the window, the number of elements along each axis, and
@@ -119,7 +119,7 @@ class Assembly:
                 ]
             )
 
-    def run(self, target: npt.NDArray[Any], sources: Sequence[Source]) -> None:
+    def run(self, target: npt.NDArray[Any], sources: Sequence[WindowSource]) -> None:
         """Fill a window; arguments as for :meth:`gzarr.blocks.memory.BlockMemory.assemble`."""
         if self._gathering is None:
             return

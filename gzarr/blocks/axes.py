@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Scale:
+class AxisScale:
     """How much longer an axis of the outputs is than that of the inputs: a whole number, or the inverse of one."""
 
     numerator: int = 1
     denominator: int = 1
 
     @classmethod
-    def of(cls, value: float | Fraction) -> Scale | None:
+    def of(cls, value: float | Fraction) -> AxisScale | None:
         """Return the scale for a number, or None if neither it nor its inverse is a whole one."""
         found = Fraction(value).limit_denominator(1 << 20)
         if found <= 0 or 1 not in (found.numerator, found.denominator) or abs(float(found) / float(value) - 1) > 1e-9:
@@ -57,7 +57,7 @@ class Scale:
 
 
 @dataclass(frozen=True, eq=False)
-class Layout:
+class WindowLayout:
     """How a window is put together along one axis; those of one input that are alike are one object, as a rule.
 
     Attributes
@@ -107,7 +107,7 @@ class WindowPart:
 
     chunks: tuple[int, ...]
     sources: tuple[slice, ...]
-    layout: Layout
+    layout: WindowLayout
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,13 +134,13 @@ class InputAxis:
     chunks: ChunkAxis
     blocks: ChunkAxis | None = None
     output: int | None = None
-    scale: Scale = field(default_factory=Scale)
+    scale: AxisScale = field(default_factory=AxisScale)
     halo: tuple[int, int] = (0, 0)
     boundary: Mode | float | complex | None = None
     padded: bool = False
 
     @functools.cached_property
-    def _layouts(self) -> dict[Any, Layout]:
+    def _layouts(self) -> dict[Any, WindowLayout]:
         """The layouts of windows by what they say."""
         return {}
 
@@ -193,7 +193,7 @@ class InputAxis:
         constant = None if isinstance(self.boundary, str) or not constants else self.boundary
         kind = runs[-1].end, len(sources), tuple(cuts), constants, constant
         # Several threads may do this at once; setdefault is atomic.
-        layout = self._layouts.setdefault(kind, Layout(*kind))
+        layout = self._layouts.setdefault(kind, WindowLayout(*kind))
         return WindowPart(tuple(chunks), tuple(itertools.starmap(slice, sources)), layout)
 
     def chunks_of(self, block: int) -> list[int]:

@@ -19,17 +19,17 @@ import numpy as np
 
 from ..errors import ArgumentError
 from .axes import InputAxis
-from .sharing import Piece, SharedPieces
+from .sharing import SharedPiece, SharedPieces
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import numpy.typing as npt
 
-    from .blocks import Block, Grid, OutputBlocks
+    from .blocks import Block, BlockGrid, OutputBlocks
     from .computing import FunctionCalls
     from .memory import BlockMemory
-    from .order import Order
+    from .order import BlockOrder
 
     Index = tuple[int, ...]
 
@@ -106,8 +106,8 @@ class BlendedAxis:
 class _Claim(NamedTuple):
     """The results that a block needs, and those of them that are to be computed for it, with what that needs."""
 
-    pieces: list[Piece]
-    new: list[tuple[Piece, Any]]
+    pieces: list[SharedPiece]
+    new: list[tuple[SharedPiece, Any]]
 
 
 class Blending:
@@ -127,7 +127,9 @@ class Blending:
         Most blocks whose results are kept.
     """
 
-    def __init__(self, calls: FunctionCalls, grid: Grid, axes: Sequence[InputAxis], order: Order, most: int) -> None:
+    def __init__(
+        self, calls: FunctionCalls, grid: BlockGrid, axes: Sequence[InputAxis], order: BlockOrder, most: int
+    ) -> None:
         self._calls, self._grid, self._axes = calls, grid, axes
         self._kept = SharedPieces(axes, order, most)
         self._outputs = [[BlendedAxis(blocks, k) for k in range(len(blocks.blocks))] for blocks in grid.outputs]
@@ -221,7 +223,7 @@ class _Result(NamedTuple):
     begins: list[int]
 
 
-def overlapping(grid: Grid) -> list[InputAxis]:
+def overlapping(grid: BlockGrid) -> list[InputAxis]:
     """Return the axes along which the results of blocks overlap: the pieces are blocks, and blocks need them.
 
     Raises

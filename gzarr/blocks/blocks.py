@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ..metadata.chunk_grid import ChunkAxis
-    from .axes import InputAxis, Scale
+    from .axes import AxisScale, InputAxis
     from .surroundings import Surroundings
 
     Box = tuple[slice, ...]
@@ -83,7 +83,7 @@ class OutputBlocks:
         self,
         blocks: Sequence[ChunkAxis],
         of: Sequence[int | None],
-        scales: Sequence[Scale | None],
+        scales: Sequence[AxisScale | None],
         sources: Sequence[int | None],
         surroundings: Surroundings,
     ) -> None:
@@ -187,7 +187,7 @@ class OutputBlocks:
         return scale.of_halo(*self._surroundings.halos[source])
 
 
-class Grid:
+class BlockGrid:
     """The blocks of all outputs.
 
     Parameters

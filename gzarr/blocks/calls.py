@@ -13,7 +13,7 @@ from ..windows.inputs import array_of, device_of, names_of
 from .arguments import broadcast
 from .lengths import block_lengths, names_of_axes
 from .outputs import CreatedOutput, DoneBlocks, Output, make_output, output_shapes
-from .plan import Geometry, block_axes, check_blocks, target_bytes
+from .plan import BlockGeometry, block_axes, check_blocks, target_bytes
 from .surroundings import Surroundings
 from .work import BlockWork, Manner, most_threads
 
@@ -50,7 +50,7 @@ class PlannedCall:
     inputs: list[AnyArray]
     planned: list[Any]
     outputs: list[Any]
-    geometries: list[Geometry]
+    geometries: list[BlockGeometry]
     shapes: list[tuple[int, ...]]
     blocks: list[ChunkAxis]
     device: str
@@ -211,16 +211,16 @@ def plan_call(
 
 def _geometries(
     common: tuple[int, ...], surroundings: Surroundings, outputs: Sequence[Output], scale: Any, drop: Any, new: Any
-) -> list[Geometry]:
+) -> list[BlockGeometry]:
     """Return the geometry of each output, or one without outputs; those of the call's arguments are one object."""
     of_call = None
     found = []
     for output in outputs or [Output()]:
         own = (output.scale, output.drop_axis, output.new_axis)
         if all(value is None for value in own):
-            of_call = of_call or Geometry.of(common, surroundings, scale, drop, new)
+            of_call = of_call or BlockGeometry.of(common, surroundings, scale, drop, new)
             found.append(of_call)
         else:
             of_output = (a if b is None else b for a, b in zip((scale, drop, new), own, strict=True))
-            found.append(Geometry.of(common, surroundings, *of_output))
+            found.append(BlockGeometry.of(common, surroundings, *of_output))
     return found

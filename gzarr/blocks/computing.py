@@ -10,8 +10,8 @@ from ..errors import ArgumentError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from .blocks import Block, Grid
-    from .inputs import Input, Window
+    from .blocks import Block, BlockGrid
+    from .inputs import BlockWindow, Input
     from .memory import BlockMemory
 
     Index = tuple[int, ...]
@@ -55,28 +55,30 @@ class FunctionCalls:
         Whether it returns a value after its outputs.
     """
 
-    def __init__(self, function: Callable[..., Any], inputs: Sequence[Input], grid: Grid, *, reduces: bool) -> None:
+    def __init__(
+        self, function: Callable[..., Any], inputs: Sequence[Input], grid: BlockGrid, *, reduces: bool
+    ) -> None:
         self._function, self._inputs, self._grid, self._reduces = function, inputs, grid, reduces
         self._tells = takes_block_info(function)
         #: Name of the function, in messages.
         self.name: str = name_of(function)
 
-    def claim(self, index: Index) -> list[Window]:
+    def claim(self, index: Index) -> list[BlockWindow]:
         """Return what a block needs of each input."""
         return [one.claim(index) for one in self._inputs]
 
-    def release(self, claim: list[Window]) -> None:
+    def release(self, claim: list[BlockWindow]) -> None:
         """Drop chunks that no other block needs."""
         for one, window in zip(self._inputs, claim, strict=True):
             one.release(window)
 
-    def compute(self, block: Block, claim: list[Window], memory: BlockMemory) -> tuple[list[Any], Any]:
+    def compute(self, block: Block, claim: list[BlockWindow], memory: BlockMemory) -> tuple[list[Any], Any]:
         """Return the results of a block, without the halo, and its value; see :class:`Computing`."""
         results, value = self.call(block, claim, memory)
         each = zip(self._grid.outputs, block.boxes, results, strict=True)
         return [blocks.cut(result, block, box, self.name) for blocks, box, result in each], value
 
-    def call(self, block: Block, claim: list[Window], memory: BlockMemory) -> tuple[list[Any], Any]:
+    def call(self, block: Block, claim: list[BlockWindow], memory: BlockMemory) -> tuple[list[Any], Any]:
         """Return what the function gives for a block: an item for each output, and the value.
 
         Raises

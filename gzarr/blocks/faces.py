@@ -68,7 +68,7 @@ class KeptFaces:
         # Neighbours that are not there yet.
         self._missing: dict[Index, int] = {}
         self._file: IO[bytes] | None = None
-        self.nbytes = 0
+        self.nbytes: int = 0
 
     def __enter__(self) -> KeptFaces:
         return self

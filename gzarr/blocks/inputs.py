@@ -11,7 +11,7 @@ import itertools
 import math
 from typing import TYPE_CHECKING, Any
 
-from .sharing import Piece, SharedPieces
+from .sharing import SharedPiece, SharedPieces
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ..arrays.exporting import ExportedArray
     from .axes import InputAxis, WindowPart
     from .memory import BlockMemory
-    from .order import Order
+    from .order import BlockOrder
 
     Index = tuple[int, ...]
     Box = tuple[slice, ...]
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _KEEP_PARTS = 1024
 
 
-class Window:
+class BlockWindow:
     """What one block needs of one input.
 
     Attributes
@@ -45,8 +45,8 @@ class Window:
 
     def __init__(self, index: Index) -> None:
         self.index: Index = index
-        self.pieces: list[Piece] = []
-        self.new: list[Piece] = []
+        self.pieces: list[SharedPiece] = []
+        self.new: list[SharedPiece] = []
 
 
 class Input:
@@ -64,7 +64,7 @@ class Input:
         Bytes for chunks that are kept.
     """
 
-    def __init__(self, array: ExportedArray, axes: Sequence[InputAxis], order: Order, room: int) -> None:
+    def __init__(self, array: ExportedArray, axes: Sequence[InputAxis], order: BlockOrder, room: int) -> None:
         self._array, self._axes = array, axes
         nbytes = math.prod(axis.chunks.longest for axis in axes) * array.dtype.itemsize
         self._kept = SharedPieces(axes, order, max(room // max(nbytes, 1), 1))
@@ -77,16 +77,16 @@ class Input:
 
     # -- in the thread that hands blocks out
 
-    def claim(self, index: Index) -> Window:
+    def claim(self, index: Index) -> BlockWindow:
         """Return what a block needs. Blocks are claimed in their order."""
-        window = Window(index)
+        window = BlockWindow(index)
         if not self._shared:
             return window
         needed = itertools.product(*(part.chunks for part in self._parts(index)))
         window.pieces, window.new = self._kept.claim(index, needed)
         return window
 
-    def release(self, window: Window) -> None:
+    def release(self, window: BlockWindow) -> None:
         """Drop what no other block needs after a block that is done."""
         self._kept.release(window.pieces)
 
@@ -99,7 +99,7 @@ class Input:
 
     # -- in the thread that works on a block
 
-    def read(self, window: Window, memory: BlockMemory) -> Any:
+    def read(self, window: BlockWindow, memory: BlockMemory) -> Any:
         """Return the elements of a block with its halo.
 
         Parameters
@@ -136,7 +136,7 @@ class Input:
         """Return the extent of a chunk."""
         return tuple(slice(*axis.chunks.extent(i)) for axis, i in zip(self._axes, coords, strict=True))
 
-    def _decode(self, window: Window, memory: BlockMemory) -> None:
+    def _decode(self, window: BlockWindow, memory: BlockMemory) -> None:
         """Decode the chunks that are to be decoded for a block."""
         new = window.new
         try:

@@ -21,7 +21,7 @@ from ..windows.inputs import KINDS, array_of
 from .arguments import each, is_whole
 from .calls import DEFAULT_BUDGET_BYTES, plan_call
 from .label_outputs import check_output, finish, label_output
-from .members import NOWHERE, Members
+from .members import NOWHERE, ObjectMembers
 from .regions import regions_of, renamed
 from .scratch import BlockWindows
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from ..windows.inputs import Input
     from .blocks import Block
     from .calls import PlannedCall
-    from .members import Numbers
+    from .members import ObjectNumbers
 
     Bits = npt.NDArray[np.uint64]
 
@@ -188,7 +188,7 @@ def join_windows(call: PlannedCall, overlap: Overlap, executor: Executor | None,
         As for :class:`BlockWork`.
     """
     work = call.work(overlap, reads=False, writes=False, reduces=True)
-    members = Members()
+    members = ObjectMembers()
     with closing(work.values(None, executor, progress=progress)) as values:
         for _, found in values:
             members.add(found.number, found.firsts, found.labels)
@@ -297,7 +297,7 @@ class Renamed:
         Their numbers.
     """
 
-    def __init__(self, windows: BlockWindows, numbers: Numbers) -> None:
+    def __init__(self, windows: BlockWindows, numbers: ObjectNumbers) -> None:
         self._windows, self._numbers = windows, numbers
 
     def __call__(self, block_info: Block) -> npt.NDArray[Any]:

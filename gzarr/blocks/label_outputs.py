@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from .calls import PlannedCall
-    from .members import Numbers
+    from .members import ObjectNumbers
     from .work import BlockWork
 
 _TYPES: Final = (np.dtype(np.uint32), np.dtype(np.uint64))
@@ -77,7 +77,7 @@ def check_output(call: PlannedCall) -> None:
 
 
 def finish(
-    call: PlannedCall, work: BlockWork, numbers: Numbers | None, executor: Executor | None, *, progress: bool
+    call: PlannedCall, work: BlockWork, numbers: ObjectNumbers | None, executor: Executor | None, *, progress: bool
 ) -> Any:
     """Write labels to the output, and return it.
 

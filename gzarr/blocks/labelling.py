@@ -28,7 +28,7 @@ from .faces import BlockFaces, KeptFaces
 from .joining import Overlap, check_overlap, join_windows
 from .label_outputs import check_output, finish, label_output
 from .mapping import map_blocks
-from .members import Members
+from .members import ObjectMembers
 from .outputs import Output
 from .scratch import KeepWindows, OnHost, block_lengths_of, open_kept, place_for, windows_in
 
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from .calls import PlannedCall
     from .joining import Measure
     from .lengths import Length
-    from .members import Numbers
+    from .members import ObjectNumbers
 
 _WANTED: Final = f"label takes arrays: each is {KINDS}"
 #: Share of the budget for the faces of blocks that wait for their neighbours.
@@ -228,10 +228,10 @@ def _components(call: PlannedCall, find: FindComponents, client: Any, *, progres
     return finish(call, painting, numbers, executor, progress=progress), numbers.count
 
 
-def _found(call: PlannedCall, find: FindComponents, executor: Executor | None, *, progress: bool) -> Numbers:
+def _found(call: PlannedCall, find: FindComponents, executor: Executor | None, *, progress: bool) -> ObjectNumbers:
     """Find the components of all blocks, and those that touch each other; return the number of each."""
     work = call.work(find, writes=False, reduces=True)
-    members = Members()
+    members = ObjectMembers()
     room = call.budget_bytes // _FOR_FACES
     with (
         KeptFaces(work.grid.grid_shape, find.connectivity, room) as kept,
@@ -352,7 +352,7 @@ class PaintComponents:
         Their numbers.
     """
 
-    def __init__(self, find: FindComponents, numbers: Numbers) -> None:
+    def __init__(self, find: FindComponents, numbers: ObjectNumbers) -> None:
         self._find, self._numbers = find, numbers
 
     def __call__(self, mask: npt.NDArray[Any], block_info: Block) -> npt.NDArray[Any]:

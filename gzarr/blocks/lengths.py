@@ -10,7 +10,7 @@ from ..errors import ArgumentError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from .plan import Geometry
+    from .plan import BlockGeometry
 
     Names = Sequence[str | None] | None
 
@@ -66,7 +66,7 @@ def _length(value: Any, size: int) -> int | None:
     return max(size, 1) if value is None or value == -1 else int(value)
 
 
-def names_of_axes(geometry: Geometry, output: Names, inputs: Sequence[tuple[int, Names]]) -> dict[str, int]:
+def names_of_axes(geometry: BlockGeometry, output: Names, inputs: Sequence[tuple[int, Names]]) -> dict[str, int]:
     """Return the axes of the first output by their names: its own, and those that they have in the inputs.
 
     Parameters

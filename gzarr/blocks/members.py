@@ -21,7 +21,7 @@ NOWHERE: Final = int(np.iinfo(np.int64).max)
 
 
 @dataclass(frozen=True, eq=False)
-class Numbers:
+class ObjectNumbers:
     """The final number of each label of each block.
 
     Attributes
@@ -69,7 +69,7 @@ class Numbers:
             )
 
 
-class Members:
+class ObjectMembers:
     """Labels of blocks that become objects. Takes 16 bytes a label, and 16 for each pair that is joined."""
 
     def __init__(self) -> None:
@@ -98,7 +98,7 @@ class Members:
         if len(pairs):
             self._pairs.append((one, other, pairs))
 
-    def numbers(self) -> Numbers:
+    def numbers(self) -> ObjectNumbers:
         """Return the number of each label: objects are numbered in the order of their first elements."""
         blocks = sorted(self._firsts)
         sizes = {block: len(self._firsts[block]) for block in blocks}
@@ -129,4 +129,4 @@ class Members:
         numbers = np.zeros(1 + total, np.uint64)
         numbers[1:] = of_root[roots]
         labels = np.concatenate([np.empty(0, np.uint64), *(self._labels[b] for b in blocks)]) if self._labels else None
-        return Numbers(len(objects), offsets, sizes, numbers, labels)
+        return ObjectNumbers(len(objects), offsets, sizes, numbers, labels)

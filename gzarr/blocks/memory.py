@@ -14,7 +14,7 @@ from ..engines.cuda.devices import get_device
 from ..engines.cuda.handing_over import hand_over
 from ..engines.cuda.streams import BorrowedStream
 from ..engines.kernels import address
-from .assembly import Assembly, Source, constant_boxes
+from .assembly import Assembly, WindowSource, constant_boxes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from ..engines.cuda.device_protocol import Device, Event, Stream
-    from .axes import Layout
+    from .axes import WindowLayout
 
 
 class BlockMemory:
@@ -47,7 +47,7 @@ class BlockMemory:
         self,
         device: str,
         host: Results = HOST,
-        assembly: Callable[[tuple[Layout, ...], np.dtype[Any]], Assembly] = Assembly,
+        assembly: Callable[[tuple[WindowLayout, ...], np.dtype[Any]], Assembly] = Assembly,
     ) -> None:
         self._device: Device | None = None
         self.stream: Stream | None = None
@@ -72,11 +72,11 @@ class BlockMemory:
         """Do ``target[...] = source``."""
         self._results.copy(target, source)
 
-    def source(self, array: Any) -> Source:
+    def source(self, array: Any) -> WindowSource:
         """Return an array as one that windows are put together from."""
-        return Source(array, address(array) if self._device is None else 0)
+        return WindowSource(array, address(array) if self._device is None else 0)
 
-    def assemble(self, target: Any, sources: Sequence[Source], layouts: tuple[Layout, ...]) -> None:
+    def assemble(self, target: Any, sources: Sequence[WindowSource], layouts: tuple[WindowLayout, ...]) -> None:
         """Fill a window.
 
         Parameters

@@ -25,7 +25,7 @@ _NONE = 1 << 30
 
 
 @dataclass(frozen=True)
-class Order:
+class BlockOrder:
     """An order of the blocks of a grid.
 
     Attributes
@@ -52,7 +52,7 @@ class Order:
         return tuple(i // s for i, s in zip(index, self.strips, strict=True)), index
 
 
-def choose_order(grid_shape: Index, inputs: Sequence[tuple[Sequence[InputAxis], int]], room: int) -> Order:
+def choose_order(grid_shape: Index, inputs: Sequence[tuple[Sequence[InputAxis], int]], room: int) -> BlockOrder:
     """Return the order in which chunks are likely to be decoded least often.
 
     Parameters
@@ -64,7 +64,7 @@ def choose_order(grid_shape: Index, inputs: Sequence[tuple[Sequence[InputAxis], 
     room
         Bytes for decoded chunks that are kept for later blocks.
     """
-    order = best = Order(grid_shape, tuple(max(n, 1) for n in grid_shape))
+    order = best = BlockOrder(grid_shape, tuple(max(n, 1) for n in grid_shape))
     sweep = min((_sweep(axes) for axes, _ in inputs), default=_NONE)
     least = math.inf
     while True:
@@ -77,7 +77,7 @@ def choose_order(grid_shape: Index, inputs: Sequence[tuple[Sequence[InputAxis], 
         if widest is None or order.strips[widest] <= 1:
             return best
         halved = [-(-n // 2) if d == widest else n for d, n in enumerate(order.strips)]
-        order = Order(grid_shape, tuple(halved))
+        order = BlockOrder(grid_shape, tuple(halved))
 
 
 def _sweep(axes: Sequence[InputAxis]) -> int:
@@ -86,7 +86,7 @@ def _sweep(axes: Sequence[InputAxis]) -> int:
     return min(shared, default=_NONE)
 
 
-def _amplification(axes: Sequence[InputAxis], order: Order, room: int) -> float:
+def _amplification(axes: Sequence[InputAxis], order: BlockOrder, room: int) -> float:
     """Return about how often a chunk of an input is decoded, with room for so many elements."""
     sweep = _sweep(axes)
     if sweep == _NONE:

@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from ..arrays.outputs import Results
     from ..engines.cuda.device_protocol import Event
     from ..hierarchy.array_spec import ArrayArguments
-    from .blocks import Grid, OutputBlocks
+    from .blocks import BlockGrid, OutputBlocks
     from .memory import BlockMemory
-    from .plan import Geometry
+    from .plan import BlockGeometry
 
     Index = tuple[int, ...]
     Box = tuple[slice, ...]
@@ -90,10 +90,10 @@ class Output:
         return {name: value for name, value in found.items() if value is not _NOT_GIVEN}
 
 
-def output_shapes(geometries: Sequence[Geometry], outputs: Sequence[Any]) -> list[tuple[int, ...]]:
+def output_shapes(geometries: Sequence[BlockGeometry], outputs: Sequence[Any]) -> list[tuple[int, ...]]:
     """Return the shape of each output, and check that of those that exist."""
     # Outputs of one geometry have one shape.
-    known: dict[Geometry, tuple[int | None, ...]] = {}
+    known: dict[BlockGeometry, tuple[int | None, ...]] = {}
     for geometry, output in zip(geometries, outputs, strict=True):
         shape = known.setdefault(geometry, geometry.output_shape)
         if not hasattr(output, "shape"):
@@ -109,7 +109,7 @@ def output_shapes(geometries: Sequence[Geometry], outputs: Sequence[Any]) -> lis
 
 def make_output(
     output: Output,
-    geometry: Geometry,
+    geometry: BlockGeometry,
     shape: tuple[int, ...],
     like: ExportedArray,
     dtype: Any,
@@ -282,7 +282,7 @@ class CreatedOutput:
         return self._of(self._arguments | {"dtype": dtype}).create()
 
 
-def _layout(geometry: Geometry, shape: tuple[int, ...], like: ExportedArray) -> dict[str, Any]:
+def _layout(geometry: BlockGeometry, shape: tuple[int, ...], like: ExportedArray) -> dict[str, Any]:
     """Return chunks and names of the dimensions of a new array with other axes than an input: the input's."""
     first = len(geometry.common) - like.ndim
     own = [None if d is None or d < first else d - first for d in geometry.kept]
@@ -383,7 +383,7 @@ class DoneBlocks:
         Their number.
     """
 
-    def __init__(self, outputs: Sequence[Any], grid: Grid) -> None:
+    def __init__(self, outputs: Sequence[Any], grid: BlockGrid) -> None:
         if not outputs or not all(isinstance(output, (Array, CreatedOutput)) for output in outputs):
             raise ArgumentError("resume=True needs outputs that are stored: pass arrays or stores as out=")
         self._complete: set[Index] = set()

@@ -11,8 +11,8 @@ from ..arrays.array import Array
 from ..errors import ArgumentError
 from ..metadata.chunk_grid import RegularAxis
 from .arguments import different_axes, each, is_whole, items
-from .axes import InputAxis, Scale
-from .blocks import Grid, OutputBlocks
+from .axes import AxisScale, InputAxis
+from .blocks import BlockGrid, OutputBlocks
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,7 +26,7 @@ _TARGET: Final = 8 << 20
 
 
 @dataclass(frozen=True, eq=False)
-class Geometry:
+class BlockGeometry:
     """How inputs and an output lie to each other.
 
     Attributes
@@ -43,13 +43,13 @@ class Geometry:
 
     common: tuple[int, ...]
     kept: tuple[int | None, ...]
-    scales: tuple[Scale, ...]
+    scales: tuple[AxisScale, ...]
     surroundings: Surroundings
 
     @classmethod
     def of(
         cls, common: tuple[int, ...], surroundings: Surroundings, scale: Any, drop_axis: Any, new_axis: Any
-    ) -> Geometry:
+    ) -> BlockGeometry:
         """Return the geometry for arguments of :func:`gzarr.map_blocks`.
 
         Raises
@@ -63,8 +63,8 @@ class Geometry:
         new = different_axes(new_axis, len(left) + len(items(new_axis)), "new_axis")
         for d in sorted(new):
             left.insert(d, None)
-        scales = [Scale.of(s) for s in each(scale, ndim, "scale", _is_scale, "whole numbers or their inverses")]
-        if any(any(surroundings.halos[d]) or scales[d] not in (None, Scale()) for d in dropped):
+        scales = [AxisScale.of(s) for s in each(scale, ndim, "scale", _is_scale, "whole numbers or their inverses")]
+        if any(any(surroundings.halos[d]) or scales[d] not in (None, AxisScale()) for d in dropped):
             raise ArgumentError("axes in drop_axis are read whole: their halo must be 0, and their scale 1")
         return cls(common, tuple(left), tuple(s for s in scales if s), surroundings)
 
@@ -90,7 +90,9 @@ class Geometry:
             chunks.size, chunks, blocks[at], at, self.scales[d], own.halos[d], own.boundaries[d], own.padded
         )
 
-    def grid(self, blocks: Sequence[ChunkAxis], geometries: Sequence[Geometry], shapes: Sequence[Any]) -> Grid:
+    def grid(
+        self, blocks: Sequence[ChunkAxis], geometries: Sequence[BlockGeometry], shapes: Sequence[Any]
+    ) -> BlockGrid:
         """Return the blocks of all outputs.
 
         Parameters
@@ -101,9 +103,11 @@ class Geometry:
             Geometry and shape of each output.
         """
         axes = [self._axis(d, RegularAxis(n, max(n, 1)), blocks) for d, n in enumerate(self.common)]
-        return Grid(blocks, axes, [self._blocks_of(*output, blocks) for output in zip(geometries, shapes, strict=True)])
+        return BlockGrid(
+            blocks, axes, [self._blocks_of(*output, blocks) for output in zip(geometries, shapes, strict=True)]
+        )
 
-    def _blocks_of(self, other: Geometry, shape: tuple[int, ...], blocks: Sequence[ChunkAxis]) -> OutputBlocks:
+    def _blocks_of(self, other: BlockGeometry, shape: tuple[int, ...], blocks: Sequence[ChunkAxis]) -> OutputBlocks:
         """Return the blocks of an output of another geometry, for blocks of the first one."""
         axes: list[ChunkAxis] = []
         of: list[int | None] = []
@@ -124,13 +128,13 @@ class Geometry:
         """Return the axis of the output that comes from an axis of the inputs, or None."""
         return None if source is None or source not in self.kept else self.kept.index(source)
 
-    def ratio(self, other: Geometry, source: int) -> Fraction:
+    def ratio(self, other: BlockGeometry, source: int) -> Fraction:
         """Return how much longer an output of another geometry is along an axis of the inputs."""
         own, its = self.scales[source], other.scales[source]
         return Fraction(its.numerator * own.denominator, its.denominator * own.numerator)
 
 
-def check_blocks(geometry: Geometry, shapes: Sequence[tuple[int, ...]], inputs: Sequence[ExportedArray]) -> None:
+def check_blocks(geometry: BlockGeometry, shapes: Sequence[tuple[int, ...]], inputs: Sequence[ExportedArray]) -> None:
     """Refuse outputs for which there are no blocks, and a constant beyond the inputs that they cannot hold.
 
     Raises
@@ -147,7 +151,7 @@ def check_blocks(geometry: Geometry, shapes: Sequence[tuple[int, ...]], inputs: 
 
 
 def block_axes(
-    geometries: Sequence[Geometry],
+    geometries: Sequence[BlockGeometry],
     inputs: Sequence[ExportedArray],
     outputs: Sequence[Any],
     shapes: Sequence[tuple[int, ...]],
@@ -198,7 +202,7 @@ def block_axes(
     return axes
 
 
-def _unit(geometries: Sequence[Geometry], outputs: Sequence[Any], d: int, n: int) -> int | ChunkAxis:
+def _unit(geometries: Sequence[BlockGeometry], outputs: Sequence[Any], d: int, n: int) -> int | ChunkAxis:
     """Return what blocks along an axis are multiples of: a length, or chunks of various lengths."""
     first = geometries[0]
     source = first.kept[d]
@@ -231,7 +235,7 @@ def _unit(geometries: Sequence[Geometry], outputs: Sequence[Any], d: int, n: int
     return uneven[0]
 
 
-def _wanted(geometry: Geometry, inputs: Sequence[ExportedArray], units: Sequence[int | ChunkAxis]) -> list[int]:
+def _wanted(geometry: BlockGeometry, inputs: Sequence[ExportedArray], units: Sequence[int | ChunkAxis]) -> list[int]:
     """Return lengths of blocks that also end with chunks of the first input."""
     first = inputs[0]
     result = []
@@ -269,7 +273,7 @@ class _Part(NamedTuple):
 
 
 def _parts(
-    geometries: Sequence[Geometry],
+    geometries: Sequence[BlockGeometry],
     inputs: Sequence[ExportedArray],
     outputs: Sequence[Any],
     shapes: Sequence[tuple[int, ...]],
@@ -326,4 +330,4 @@ def target_bytes(budget_bytes: int, threads: int) -> int:
 
 
 def _is_scale(value: Any) -> bool:
-    return (is_whole(value) or isinstance(value, (float, Fraction))) and value > 0 and Scale.of(value) is not None
+    return (is_whole(value) or isinstance(value, (float, Fraction))) and value > 0 and AxisScale.of(value) is not None

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from .axes import InputAxis
-    from .order import Order
+    from .order import BlockOrder
 
     Index = tuple[int, ...]
 
@@ -28,7 +28,7 @@ _LOOK_AHEAD: Final = 4096
 _LOOK: Final = 0.1
 
 
-class Piece:
+class SharedPiece:
     """What several blocks need: a chunk of an input, or the results of a block that overlap those of others.
 
     Attributes
@@ -95,13 +95,13 @@ class SharedPieces:
         Most pieces that are kept, but for those that blocks in progress need.
     """
 
-    def __init__(self, axes: Sequence[InputAxis], order: Order, most: int) -> None:
+    def __init__(self, axes: Sequence[InputAxis], order: BlockOrder, most: int) -> None:
         self._axes, self._order, self._most = axes, order, most
-        self._pieces: dict[Index, Piece] = {}
+        self._pieces: dict[Index, SharedPiece] = {}
         # Blocks that have not been handed out, for pieces that were dropped before the last one that needs them.
         self._left: dict[Index, int] = {}
 
-    def claim(self, index: Index, needed: Iterable[Index]) -> tuple[list[Piece], list[Piece]]:
+    def claim(self, index: Index, needed: Iterable[Index]) -> tuple[list[SharedPiece], list[SharedPiece]]:
         """Return the pieces that a block needs, and those of them that are to be made for it.
 
         Parameters
@@ -116,7 +116,7 @@ class SharedPieces:
             piece = self._pieces.get(coords)
             if piece is None:
                 left = self._left.pop(coords, None)
-                piece = Piece(coords, math.prod(map(len, self._users(coords))) if left is None else left)
+                piece = SharedPiece(coords, math.prod(map(len, self._users(coords))) if left is None else left)
                 self._pieces[coords] = piece
                 new.append(piece)
             piece.left -= 1
@@ -125,7 +125,7 @@ class SharedPieces:
         self._make_room(index)
         return found, new
 
-    def release(self, pieces: Iterable[Piece]) -> None:
+    def release(self, pieces: Iterable[SharedPiece]) -> None:
         """Drop what no other block needs after a block that is done."""
         for piece in pieces:
             piece.users -= 1
@@ -140,7 +140,7 @@ class SharedPieces:
                 users[axis.output] = axis.users[i]
         return users
 
-    def _next_use(self, piece: Piece, now: tuple[Index, Index]) -> tuple[Index, Index]:
+    def _next_use(self, piece: SharedPiece, now: tuple[Index, Index]) -> tuple[Index, Index]:
         """Return the place in the order of the next block that needs a piece; of very many, this one."""
         users = self._users(piece.coords)
         if math.prod(map(len, users)) > _LOOK_AHEAD:
@@ -159,6 +159,6 @@ class SharedPieces:
             self._left[piece.coords] = piece.left
             self._drop(piece)
 
-    def _drop(self, piece: Piece) -> None:
+    def _drop(self, piece: SharedPiece) -> None:
         del self._pieces[piece.coords]
         piece.content = None

@@ -40,9 +40,9 @@ if TYPE_CHECKING:
     import numpy as np
 
     from .axes import InputAxis
-    from .blocks import Block, Grid
+    from .blocks import Block, BlockGrid
     from .computing import Computing
-    from .order import Order
+    from .order import BlockOrder
     from .outputs import DoneBlocks
 
     Index = tuple[int, ...]
@@ -104,12 +104,12 @@ class BlockWork:
         function: Callable[..., Any],
         inputs: Sequence[ExportedArray],
         outputs: Sequence[Any],
-        grid: Grid,
+        grid: BlockGrid,
         axes: Sequence[Sequence[InputAxis]],
         how: Manner,
     ) -> None:
         self._function, self._inputs, self._outputs, self._how = function, inputs, outputs, how
-        self.grid: Grid = grid
+        self.grid: BlockGrid = grid
         self._axes = axes
         #: Whether outputs are to be made, and the data types that the first block's results have decided.
         self._waits = False
@@ -127,7 +127,7 @@ class BlockWork:
             # Half for results that are kept, half for chunks.
             self._room //= 2
             kept = [(self._overlaps, max(self._result_bytes() // grid.outputs[0].most_elements, 1))]
-        self._order: Order = choose_order(self.grid.grid_shape, kept, self._room)
+        self._order: BlockOrder = choose_order(self.grid.grid_shape, kept, self._room)
 
     def _block_bytes(self) -> int:
         """Return the bytes of a block: of its inputs with the halo, and of its results."""

@@ -58,7 +58,7 @@ _CAPABILITY_MAJOR, _CAPABILITY_MINOR = 75, 76
 
 
 @dataclass(frozen=True)
-class Part:
+class Finding:
     """A required or optional part of the environment.
 
     Attributes
@@ -164,7 +164,7 @@ def _resolve(device: str) -> tuple[str | None, str | None]:
 # -- environment -------------------------------------------------------------------------------------------------------
 
 
-def environment(device: str | None = None) -> dict[str, Part]:
+def environment(device: str | None = None) -> dict[str, Finding]:
     """Return the parts of the environment by their keys in the JSON document.
 
     Parameters
@@ -176,7 +176,7 @@ def environment(device: str | None = None) -> dict[str, Part]:
     suffix = _suffix(driver)
     install = COMMANDS[suffix.replace("cu", "cuda")]
     kvikio = _part("kvikio", partial(_kvikio, driver))
-    probes: dict[str, tuple[str, Callable[[], Part], str]] = {
+    probes: dict[str, tuple[str, Callable[[], Finding], str]] = {
         "threads": ("Threads", _threads, "set GZARR_THREADS to a positive integer, or unset it"),
         "decoders": ("CPU decoders", _decoders, COMMANDS["decoders"]),
         "driver": ("NVIDIA driver", partial(_driver, driver), ""),
@@ -187,8 +187,8 @@ def environment(device: str | None = None) -> dict[str, Part]:
         "nvcomp": ("nvCOMP", _nvcomp, install),
     }
     return {
-        "python": Part("Python", "ok", f"{platform.python_version()}, {platform.platform()}"),
-        "gzarr": Part("gzarr", "ok", __version__),
+        "python": Finding("Python", "ok", f"{platform.python_version()}, {platform.platform()}"),
+        "gzarr": Finding("gzarr", "ok", __version__),
         **{key: _part(title, probe, advice) for key, (title, probe, advice) in probes.items()},
         "kvikio": kvikio,
         "gds": _part("GPUDirect Storage", partial(_gds, driver, kvikio)),
@@ -200,27 +200,27 @@ def _suffix(driver: Driver) -> str:
     return "cu12" if driver.cuda and driver.cuda < 13000 else "cu13"
 
 
-def _part(title: str, probe: Callable[[], Part], advice: str = "") -> Part:
+def _part(title: str, probe: Callable[[], Finding], advice: str = "") -> Finding:
     """Run a probe. A package that is not installed is missing; one that raises is not usable."""
     try:
         return probe()
     except ModuleNotFoundError as error:
         if error.name in ("cupy", "numba_cuda", "nvidia", "nvidia.libnvcomp", "kvikio"):
-            return Part(title, "missing", "not installed", advice)
-        return Part(title, "not usable", sentence(error), advice)
+            return Finding(title, "missing", "not installed", advice)
+        return Finding(title, "not usable", sentence(error), advice)
     except Exception as error:  # a broken installation may raise anything: it is a finding
-        return Part(title, "not usable", sentence(error), advice)
+        return Finding(title, "not usable", sentence(error), advice)
 
 
-def _threads() -> Part:
+def _threads() -> Finding:
     from ..engines.pool import thread_count
 
     count = thread_count()
     source = "GZARR_THREADS" if os.environ.get("GZARR_THREADS", "").strip() else "cores that this process may use"
-    return Part("Threads", "ok", f"{count} ({source})")
+    return Finding("Threads", "ok", f"{count} ({source})")
 
 
-def _decoders() -> Part:
+def _decoders() -> Finding:
     """Report the C functions that the native loop calls."""
     from gzarr_kernels import ahead, compiled, libraries
 
@@ -238,16 +238,20 @@ def _decoders() -> Part:
         advice = "arrays can still be read, more slowly, by the codecs of numcodecs in threads"
         if fits:
             what, install = "this installation has no compiled kernels for this machine", COMMANDS["jit"]
-            return Part(title, "missing", what, f"{install} installs Numba, which compiles them; until then, {advice}")
-        return Part(title, "not usable", "the native loop runs on 64-bit Linux and macOS only", advice)
+            return Finding(
+                title, "missing", what, f"{install} installs Numba, which compiles them; until then, {advice}"
+            )
+        return Finding(title, "not usable", "the native loop runs on 64-bit Linux and macOS only", advice)
     absent = [name for name in libraries.DECODERS if name not in libraries.decoder_addresses()]
     if absent:
         packages = sorted({library.name for name in absent for library in libraries.DECODERS[name][1]})
         symbols = ", ".join(libraries.DECODERS[name][0] for name in absent)
         found += f"; not found: {symbols} (looked for in {', '.join(packages)})"
         wheels = COMMANDS["decoders"]
-        return Part(title, "missing", found, f"{wheels}; until then, Python threads decode these codecs, more slowly")
-    return Part(title, "ok", found)
+        return Finding(
+            title, "missing", found, f"{wheels}; until then, Python threads decode these codecs, more slowly"
+        )
+    return Finding(title, "ok", found)
 
 
 def probe_driver() -> Driver:
@@ -286,63 +290,63 @@ def _gpu(library: Any, ordinal: int) -> str:
     return f"cuda:{ordinal} {name.value.decode(errors='replace')}, {_gib(nbytes.value)}, {capability}"
 
 
-def _driver(driver: Driver) -> Part:
+def _driver(driver: Driver) -> Finding:
     title = "NVIDIA driver"
     if not driver.cuda:
         advice = "install NVIDIA's driver; give a container its GPUs (docker run --gpus all)"
-        return Part(title, "missing", driver.error, advice)
+        return Finding(title, "missing", driver.error, advice)
     found = f"{driver.release or 'unknown release'}, runs CUDA up to {_cuda_version(driver.cuda)}"
-    return Part(title, "ok", found)
+    return Finding(title, "ok", found)
 
 
-def _gpus(driver: Driver, device: str | None) -> Part:
+def _gpus(driver: Driver, device: str | None) -> Finding:
     if driver.error:
         advice = "check nvidia-smi and CUDA_VISIBLE_DEVICES" if driver.cuda else "needs the driver"
         status: Status = "not usable" if driver.cuda else "missing"
-        return Part("GPU", status, driver.error if driver.cuda else "none without a driver", advice)
+        return Finding("GPU", status, driver.error if driver.cuda else "none without a driver", advice)
     found = "; ".join(driver.gpus)
     if device is not None and device.startswith("cuda:"):
         from ..engines.cuda.devices import get_device
 
         found += f"; {device} has {_gib(get_device(device).free_bytes())} free"
-    return Part("GPU", "ok", found)
+    return Finding("GPU", "ok", found)
 
 
-def _cuda(driver: Driver, install: str) -> Part:
+def _cuda(driver: Driver, install: str) -> Finding:
     import cupy
 
     version = int(cupy.cuda.runtime.runtimeGetVersion())
     found = f"{_cuda_version(version)}, according to CuPy"
     if driver.cuda and version // 1000 > driver.cuda // 1000:
         found += f"; the driver runs CUDA up to {_cuda_version(driver.cuda)}"
-        return Part("CUDA runtime", "not usable", found, f"a newer driver, or pip uninstall that CuPy and {install}")
-    return Part("CUDA runtime", "ok", found)
+        return Finding("CUDA runtime", "not usable", found, f"a newer driver, or pip uninstall that CuPy and {install}")
+    return Finding("CUDA runtime", "ok", found)
 
 
-def _cupy() -> Part:
+def _cupy() -> Finding:
     import cupy
 
-    return Part("CuPy", "ok", str(cupy.__version__))
+    return Finding("CuPy", "ok", str(cupy.__version__))
 
 
-def _numba_cuda() -> Part:
+def _numba_cuda() -> Finding:
     """Report numba-cuda, and whether it finds the compiler that it needs; it is not needed with the wheel's kernels."""
     from gzarr_kernels.device import ptx
 
     if ptx.programs():
-        return Part("numba-cuda", "ok", "not needed: this installation has the device kernels as PTX")
+        return Finding("numba-cuda", "ok", "not needed: this installation has the device kernels as PTX")
     title, found = "numba-cuda", str(importlib.import_module("numba_cuda").__version__)
     from numba.cuda.cudadrv import nvvm
 
     if nvvm.__name__.startswith("numba.cuda.simulator."):
-        return Part(title, "not usable", f"{found}; its simulator is on", "unset NUMBA_ENABLE_CUDASIM")
+        return Finding(title, "not usable", f"{found}; its simulator is on", "unset NUMBA_ENABLE_CUDASIM")
     if not nvvm.is_available():
         advice = f"{COMMANDS['numba-cuda-cu13']}, or 'numba-cuda[cu12]' for a driver of CUDA 12"
-        return Part(title, "not usable", f"{found}; the NVVM library was not found", advice)
-    return Part(title, "ok", found)
+        return Finding(title, "not usable", f"{found}; the NVVM library was not found", advice)
+    return Finding(title, "ok", found)
 
 
-def _nvcomp() -> Part:
+def _nvcomp() -> Finding:
     """Report nvCOMP: its version, whether it has the functions gzarr calls, and what only newer versions have."""
     from gzarr_kernels.operations import ALGORITHMS
 
@@ -359,22 +363,22 @@ def _nvcomp() -> Part:
     found = f"{library.title}, for CUDA {library.cuda}"
     if lacks := library.lacks():
         found += f"; decoded on the CPU, for nvCOMP older than 5.2: {', '.join(lacks)}"
-        return Part("nvCOMP", "ok", found, COMMANDS[f"newer nvcomp-cu{library.cuda}"])
-    return Part("nvCOMP", "ok", found)
+        return Finding("nvCOMP", "ok", found, COMMANDS[f"newer nvcomp-cu{library.cuda}"])
+    return Finding("nvCOMP", "ok", found)
 
 
-def _kvikio(driver: Driver) -> Part:
+def _kvikio(driver: Driver) -> Finding:
     """Report kvikio, which is not imported without a GPU, where it is of no use."""
     title = "kvikio"
     if importlib.util.find_spec("kvikio") is None:
         command = COMMANDS[f"kvikio-{_suffix(driver)}"]
-        return Part(title, "missing", "not installed", f"{command}, for GPUDirect Storage only")
+        return Finding(title, "missing", "not installed", f"{command}, for GPUDirect Storage only")
     if driver.error:
-        return Part(title, "not usable", "installed; does nothing without a GPU")
-    return Part(title, "ok", str(importlib.import_module("kvikio").__version__))
+        return Finding(title, "not usable", "installed; does nothing without a GPU")
+    return Finding(title, "ok", str(importlib.import_module("kvikio").__version__))
 
 
-def _gds(driver: Driver, kvikio: Part) -> Part:
+def _gds(driver: Driver, kvikio: Finding) -> Finding:
     """Report whether files can be read straight into GPU memory, or why not."""
     title = "GPUDirect Storage"
     # This directory exists while the kernel module is loaded.
@@ -383,9 +387,9 @@ def _gds(driver: Driver, kvikio: Part) -> Part:
     module = f"nvidia-fs {version}".rstrip() if loaded else "nvidia-fs not loaded"
     instead = "not needed: files go through page-locked host memory"
     if driver.error:
-        return Part(title, "missing", "none without a GPU")
+        return Finding(title, "missing", "none without a GPU")
     if kvikio.status != "ok":
-        return Part(title, "not usable", f"{module}; kvikio is {kvikio.status}", instead)
+        return Finding(title, "not usable", f"{module}; kvikio is {kvikio.status}", instead)
     from ..engines.cuda import kvikio_files
 
     try:
@@ -393,8 +397,8 @@ def _gds(driver: Driver, kvikio: Part) -> Part:
     except Exception as error:  # cuFile's errors, if it is not installed or does not start
         reason = sentence(error)
     if reason:
-        return Part(title, "not usable", f"off: {module}; {reason}", instead)
-    return Part(title, "ok", f"on: {module}")
+        return Finding(title, "not usable", f"off: {module}; {reason}", instead)
+    return Finding(title, "ok", f"on: {module}")
 
 
 def _cuda_version(number: int) -> str:
@@ -415,7 +419,7 @@ def _text_of(path: Path) -> str:
 # -- printing ----------------------------------------------------------------------------------------------------------
 
 
-def _print(parts: dict[str, Part], outcomes: list[Outcome], tested: str | None) -> None:
+def _print(parts: dict[str, Finding], outcomes: list[Outcome], tested: str | None) -> None:
     from rich.console import Console
 
     terminal = sys.stdout.isatty()

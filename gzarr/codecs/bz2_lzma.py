@@ -21,7 +21,7 @@ from ..documents.configuration import Configuration, is_integer
 from ..documents.departures import note
 from .buffers import compressed, flat, need_bytes
 from .codec import BytesRepresentation, Codec, CodecKind, Representation
-from .streams import Decompressor, decompress
+from .streams import StreamDecompressor, decompress
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -156,7 +156,7 @@ class LzmaCodec(Codec):
         """Return an unknown size."""
         return compressed(need_bytes(decoded, self.label))
 
-    def _start(self) -> Decompressor:
+    def _start(self) -> StreamDecompressor:
         import lzma
 
         if self.format == _FORMAT_RAW:

@@ -20,7 +20,7 @@ _MEMBERS = 1000
 _MEMBER_BYTES = 512
 
 
-class Decompressor(Protocol):
+class StreamDecompressor(Protocol):
     """Interface of the ``bz2`` and ``lzma`` decompressors and of :class:`gzarr.codecs.deflate.Inflater`."""
 
     @property
@@ -38,7 +38,7 @@ class Decompressor(Protocol):
 def decompress(
     data: Bytes,
     decoded: BytesRepresentation,
-    start: Callable[[], Decompressor],
+    start: Callable[[], StreamDecompressor],
     label: str,
     *,
     padding: bool = False,

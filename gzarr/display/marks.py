@@ -24,7 +24,7 @@ _ROW: Final = 12.0
 _TOP: Final = 4.0
 
 
-class Scale(NamedTuple):
+class SizeScale(NamedTuple):
     """One side of the drawing.
 
     Attributes
@@ -43,7 +43,7 @@ class Scale(NamedTuple):
     cuts: tuple[int, ...] = ()
 
 
-def marks(x: Scale, y: Scale, filled: Iterable[tuple[int, int]], title: str, description: str) -> str:
+def marks(x: SizeScale, y: SizeScale, filled: Iterable[tuple[int, int]], title: str, description: str) -> str:
     """Draw a mark for each pair of a column and a row.
 
     Parameters

@@ -46,10 +46,10 @@ class Member(NamedTuple):
 
     name: str
     node: Any
-    below: Members | None = None
+    below: ShownMembers | None = None
 
 
-class Members(NamedTuple):
+class ShownMembers(NamedTuple):
     """The first nodes below a group, and the number of the others."""
 
     shown: Sequence[Member]
@@ -176,7 +176,7 @@ def _stored(stored: StoredSize, what: str, size: _Size) -> str:
     return f"{about}{short_size(nbytes)}{ratio} ({found})"
 
 
-def group_html(group: _Group, counts: MemberCounts | None, members: Members | None) -> str:
+def group_html(group: _Group, counts: MemberCounts | None, members: ShownMembers | None) -> str:
     """Return a group as HTML.
 
     Parameters
@@ -193,7 +193,7 @@ def group_html(group: _Group, counts: MemberCounts | None, members: Members | No
     return page(f"gzarr.Group {group.name}", [table(rows) + below])
 
 
-def members_table(members: Members) -> str:
+def members_table(members: ShownMembers) -> str:
     """Return the nodes below a group as an HTML table; groups whose nodes are known can be unfolded."""
     rows = [_member(member) for member in members.shown]
     if members.others:

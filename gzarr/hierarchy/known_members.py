@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import islice
 from typing import Any, Final
 
-from ..display.page import Member, Members
+from ..display.page import Member, ShownMembers
 from ..errors import GzarrError, MetadataError
 from ..metadata.model import GroupMetadata
 from ..stores.at_hand import has_few_names, is_at_hand
@@ -17,7 +17,7 @@ _DEEPEST: Final = 4
 _DOCUMENTS: Final = 5
 
 
-def known_members(group: Any) -> Members | None:
+def known_members(group: Any) -> ShownMembers | None:
     """Return the first nodes below a group, without a request to a store that others may have to answer.
 
     Returns
@@ -37,7 +37,7 @@ def known_members(group: Any) -> Members | None:
         return None
 
 
-def _members(group: Any, left: list[int], depth: int) -> Members:
+def _members(group: Any, left: list[int], depth: int) -> ShownMembers:
     """Return nodes below a group, at most as many as are left."""
     entries = group._entries()
     shown = dict(islice(entries.items(), left[0]))
@@ -49,4 +49,4 @@ def _members(group: Any, left: list[int], depth: int) -> Members:
         if isinstance(entry.metadata, GroupMetadata) and entry.children is not None and depth:
             below = _members(node, left, depth - 1)
         found.append(Member(name, node, below))
-    return Members(found, len(entries) - len(shown))
+    return ShownMembers(found, len(entries) - len(shown))

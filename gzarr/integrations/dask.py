@@ -28,7 +28,7 @@ import gzarr
 from ..installing import COMMANDS
 from . import dask_blocks
 from .dask_blocks import auto_blocks, chunks_in, first_shared, splits_chunks, stored_blocks
-from .dask_tasks import Source, Target, check_shared, write_block
+from .dask_tasks import TaskSource, TaskTarget, check_shared, write_block
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -96,7 +96,7 @@ def to_dask(
     elif name is False:
         name = f"gzarr-{uuid.uuid4().hex}"
     return dask.array.from_array(
-        Source(a), chunks=blocks, name=name, inline_array=True, asarray=False, meta=_nothing_of(a)
+        TaskSource(a), chunks=blocks, name=name, inline_array=True, asarray=False, meta=_nothing_of(a)
     )
 
 
@@ -276,7 +276,7 @@ def _writing(x: Any, a: Any, region: Any, *, rechunk: bool, lock: bool, fill_mas
             )
         x = x.rechunk(dask_blocks.moved_blocks(a, x.chunks, offset))
     whole = dask_blocks.are_whole(a, x.chunks, offset)
-    target = Target.of(a, lock=lock, aligned=whole and not lock, offset=offset, fill_masked=fill_masked)
+    target = TaskTarget.of(a, lock=lock, aligned=whole and not lock, offset=offset, fill_masked=fill_masked)
     written = x.map_blocks(
         write_block,
         target,

@@ -80,7 +80,7 @@ def _arrived(kind: type[_Portable], writes: bool, data: bytes) -> _Portable:
     return arrived
 
 
-class Source(_Portable):
+class TaskSource(_Portable):
     """What :func:`dask.array.from_array` slices: it reads from the array."""
 
     @property
@@ -108,7 +108,7 @@ class Source(_Portable):
         return block
 
 
-class Target(_Portable):
+class TaskTarget(_Portable):
     """What blocks are written to.
 
     Parameters
@@ -127,7 +127,9 @@ class Target(_Portable):
     fill_masked: bool = False
 
     @classmethod
-    def of(cls, array: gzarr.Array, *, lock: bool, aligned: bool, offset: tuple[int, ...], fill_masked: bool) -> Target:
+    def of(
+        cls, array: gzarr.Array, *, lock: bool, aligned: bool, offset: tuple[int, ...], fill_masked: bool
+    ) -> TaskTarget:
         """Return the target for an array."""
         target = cls(array, writes=True)
         target.__setstate__((lock, aligned, offset, fill_masked))
@@ -145,7 +147,7 @@ class Target(_Portable):
         self.array.write(at, block, lock=self.lock, aligned=self.aligned, fill_masked=self.fill_masked)
 
 
-def write_block(block: Any, target: Target, box: tuple[slice, ...]) -> Any:
+def write_block(block: Any, target: TaskTarget, box: tuple[slice, ...]) -> Any:
     """Write a block; return the count of blocks written, as a block of a dask array."""
     target.write(box, block)
     return np.ones((1,) * block.ndim, np.int64)

@@ -30,7 +30,7 @@ from zarr.registry import register_pipeline
 import gzarr
 
 from .zarr_batches import NotOursError, join
-from .zarr_layout import Layout, check_store, is_host, is_swapped, memory
+from .zarr_layout import SpecLayout, check_store, is_host, is_swapped, memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -263,7 +263,7 @@ class _Source:
         self.metadata = metadata
         self.store = store
         self._arrays: dict[tuple[Any, ...], gzarr.Array] = {}
-        self._layout: Layout | NotOursError | None = None
+        self._layout: SpecLayout | NotOursError | None = None
         self._opened: Any = None
 
     def __eq__(self, other: object) -> bool:
@@ -331,7 +331,7 @@ class _Source:
 
     # -- arrays of gzarr
 
-    def layout(self) -> Layout:
+    def layout(self) -> SpecLayout:
         """Return the layout of the array.
 
         Raises
@@ -342,7 +342,7 @@ class _Source:
         if self._layout is None:
             try:
                 check_store(self.store)
-                self._layout = Layout.of(self.metadata)
+                self._layout = SpecLayout.of(self.metadata)
             except NotOursError as error:
                 self._layout = error
         if isinstance(self._layout, NotOursError):

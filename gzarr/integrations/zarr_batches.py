@@ -32,7 +32,7 @@ class NotOursError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class ChunkKeys:
+class KeysOfBatch:
     """The form of an array's chunk keys.
 
     Attributes
@@ -109,7 +109,7 @@ class Joined:
 
 def join(
     entries: Sequence[Entry],
-    keys: ChunkKeys,
+    keys: KeysOfBatch,
     chunk_shape: tuple[int, ...],
     drop_axes: tuple[int, ...] = (),
     *,
@@ -157,7 +157,7 @@ def join(
     return Joined(path, kind, index, shape[:1] if kind == "coordinate" else shape, extent, end)
 
 
-def _tails(paths: Sequence[str], head: str, keys: ChunkKeys) -> list[list[str]]:
+def _tails(paths: Sequence[str], head: str, keys: KeysOfBatch) -> list[list[str]]:
     """Return the chunks' coordinates as text."""
     tails = [path[len(head) :].split(keys.separator) for path in paths] if keys.ndim else [[] for _ in paths]
     if not all(path.startswith(head) for path in paths) or any(len(tail) != keys.ndim for tail in tails):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import zarr.storage
 
-from .zarr_batches import ChunkKeys, NotOursError
+from .zarr_batches import KeysOfBatch, NotOursError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -29,7 +29,7 @@ _ORDERS: Final = frozenset({"colexicographic"})
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class SpecLayout:
     """What of an array's metadata a batch needs.
 
     Attributes
@@ -51,7 +51,7 @@ class Layout:
     """
 
     document: tuple[str, bytes]
-    keys: ChunkKeys
+    keys: KeysOfBatch
     chunk_shape: tuple[int, ...]
     chunk_nbytes: int
     shape: tuple[int, ...]
@@ -75,11 +75,11 @@ class Layout:
                 raise NotOursError("the chunk grid is not regular")
             if encoding.name not in ("default", "v2"):
                 raise NotOursError(f"the chunk key encoding is {encoding.name!r}")
-            keys = ChunkKeys(ndim, encoding.separator, encoding.name == "default")
+            keys = KeysOfBatch(ndim, encoding.separator, encoding.name == "default")
         else:
             name, codecs = ".zarray", (*(metadata.filters or ()), metadata.compressor)
             chunk_shape = metadata.chunks
-            keys = ChunkKeys(ndim, metadata.dimension_separator, prefix=False)
+            keys = KeysOfBatch(ndim, metadata.dimension_separator, prefix=False)
         everything = list(_with_inner(codecs))
         for codec in everything:
             if codec is not None and type(codec).__module__.partition(".")[0] not in _CODEC_PACKAGES:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     IntArray = npt.NDArray[np.int64]
 
 
-class Windows:
+class GatheredWindows:
     """The windows of one source of a volume, and the slabs that they are cut from.
 
     Parameters
@@ -82,7 +82,7 @@ class Windows:
                 yield begins, counts, first, [i * s for i, s in zip(steps, strides, strict=True)]
 
 
-def pieces(parts: Sequence[tuple[Windows, IntArray, IntArray, IntArray]]) -> Pieces:
+def pieces(parts: Sequence[tuple[GatheredWindows, IntArray, IntArray, IntArray]]) -> Pieces:
     """Return the pieces of some samples' windows of one shape: a row is a sample, with an axis for several windows.
 
     Parameters

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ..engines.cuda.device_protocol import Event
 
 
-class Place(Protocol):
+class MergePlace(Protocol):
     """Memory that is being worked in.
 
     Attributes
@@ -49,7 +49,7 @@ class Place(Protocol):
 class MergeMemory(Protocol):
     """Memory of sums and weights."""
 
-    def using(self, value: Any = None) -> contextlib.AbstractContextManager[Place]:
+    def using(self, value: Any = None) -> contextlib.AbstractContextManager[MergePlace]:
         """Work in this memory, in order with what was done before and with what has made ``value``."""
 
     def close(self) -> None:
@@ -62,7 +62,7 @@ class HostMergeMemory:
     stream = None
 
     @contextlib.contextmanager
-    def using(self, value: Any = None) -> Iterator[Place]:
+    def using(self, value: Any = None) -> Iterator[MergePlace]:
         """Return this: there is one order."""
         yield self
 
@@ -94,7 +94,7 @@ class DeviceMergeMemory:
         self._last: Event | None = None
 
     @contextlib.contextmanager
-    def using(self, value: Any = None) -> Iterator[Place]:
+    def using(self, value: Any = None) -> Iterator[MergePlace]:
         """Make the stream of a value CuPy's current one."""
         with self._device as device:
             stream = device.as_stream(consumer_stream("torch" if is_tensor(value) else None, self._name))

@@ -54,7 +54,7 @@ def tile_axes(axes: Sequence[ChunkAxis], shape: Sequence[int], element_nbytes: i
 
 
 @dataclass(frozen=True, eq=False)
-class Piece:
+class TilePiece:
     """What a patch and a tile have in common.
 
     Attributes
@@ -184,7 +184,7 @@ class Tiles:
             return tuple(int(i) for i in np.unravel_index(int(self._listed[row]), self._size))
         return tuple(int(i) for i in np.array(np.unravel_index(row, self._counts)) * self._stride)
 
-    def pieces(self, origin: Sequence[int]) -> Iterator[Piece]:
+    def pieces(self, origin: Sequence[int]) -> Iterator[TilePiece]:
         """Yield what a patch has in common with each tile that it touches; what is outside of the array is left out."""
         along: list[list[tuple[int, tuple[int, int], slice, slice]]] = []
         for axis, begin, length in zip(self._axes, origin, self._shape, strict=True):
@@ -200,7 +200,7 @@ class Tiles:
             tile = 0
             for i, count in zip(index, self._grid, strict=True):
                 tile = tile * count + i
-            yield Piece(tile, extents, in_tile, in_patch)
+            yield TilePiece(tile, extents, in_tile, in_patch)
 
     def most_elements(self) -> int:
         """Return the most elements of tiles that have some of their patches, but not all, if these come in order."""

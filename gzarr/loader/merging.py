@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from .merge_memory import Place
-    from .merge_tiles import Piece
+    from .merge_memory import MergePlace
+    from .merge_tiles import TilePiece
     from .work import Batch
 
     Box = tuple[slice, ...]
@@ -338,7 +338,7 @@ class Merge:
 
     # -- sums
 
-    def _begin(self, dtype: np.dtype[Any], place: Place) -> None:
+    def _begin(self, dtype: np.dtype[Any], place: MergePlace) -> None:
         """Choose the type of sums by the first predictions."""
         if self._dtype is not None:
             return
@@ -348,7 +348,7 @@ class Merge:
         window = self._window.transpose(order).reshape(self._layout(self._shape, 1))
         self._weights = place.copied(window.astype(self._dtype))
 
-    def _add(self, prediction: Any, row: int, origin: list[int], place: Place) -> None:
+    def _add(self, prediction: Any, row: int, origin: list[int], place: MergePlace) -> None:
         """Add the prediction for a patch, and write the tiles that it completes."""
         pieces = list(self._tiles.pieces(origin))
         # All of them, before any sum is changed.
@@ -365,7 +365,7 @@ class Merge:
             if not self._left[piece.tile]:
                 self._write(piece.tile, place)
 
-    def _make_room(self, pieces: list[Piece], place: Place) -> None:
+    def _make_room(self, pieces: list[TilePiece], place: MergePlace) -> None:
         """Make the tiles of pieces."""
         assert self._dtype is not None
         new = [piece for piece in pieces if piece.tile not in self._live]
@@ -396,7 +396,7 @@ class Merge:
 
     # -- writing
 
-    def _write(self, number: int, place: Place) -> None:
+    def _write(self, number: int, place: MergePlace) -> None:
         """Write a tile and free its memory."""
         tile = self._live[number]
         covered = tile.weights > 0
@@ -416,7 +416,7 @@ class Merge:
         del self._live[number]
         self._held -= nbytes
 
-    def _old(self, box: Box, place: Place) -> Any:
+    def _old(self, box: Box, place: MergePlace) -> Any:
         """Return what ``out`` has; the fill value where nothing is stored."""
         out = self._out
         if out.missing != "fill":

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from ..display import printable, readable_size
-from ..display.marks import MOST_ROWS, Scale, marks
+from ..display.marks import MOST_ROWS, SizeScale, marks
 from ..display.page import escaped, page, table
 from .explanation import Mixing, explain
 
@@ -156,9 +156,9 @@ def _picture(epoch: Epoch, cursor: int) -> str:
     count = min(total, MOST_ROWS)
     rows = [chunk * count // total for chunk in chunks.tolist()]
     first = _begun(epoch, cursor) + 1
-    x = Scale(shown, f"batch {first:,}", f"{first + shown - 1:,}", _block_cuts(epoch, begin, shown))
+    x = SizeScale(shown, f"batch {first:,}", f"{first + shown - 1:,}", _block_cuts(epoch, begin, shown))
     cuts = tuple(at * count // total for at in firsts[1:-1]) if len(firsts) - 2 <= count // 3 else ()
-    y = Scale(count, "chunk 1", f"{total:,}", cuts)
+    y = SizeScale(count, "chunk 1", f"{total:,}", cuts)
     name = epoch.samples.each[0].sources[0].part.array
     array = f" of {printable(name, 40)}" if name else ""
     fed = len(set(chunks[columns == 0].tolist()))

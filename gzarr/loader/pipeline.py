@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from .. import ending
 from ..errors import ArgumentError
 from .like import consumer_stream, converted, converter
-from .work import Work
+from .work import EpochWork
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -61,11 +61,11 @@ class Pipeline:
     ) -> None:
         self._pid = os.getpid()
         self._steps = epoch.steps(begin)
-        work = Work(epoch, begin, on_error, transform, pinned, documents, static)
+        work = EpochWork(epoch, begin, on_error, transform, pinned, documents, static)
         self._inline: Iterator[Ready] | None = None
         if not (epoch.prefetch and self._steps and _started(work)):
             if work.stopped:
-                work = Work(epoch, begin, on_error, transform, pinned, documents, static)
+                work = EpochWork(epoch, begin, on_error, transform, pinned, documents, static)
             self._inline = work.inline()
         self._work = work
         self._given = 0
@@ -172,7 +172,7 @@ class Pipeline:
         return self._work.stats
 
 
-def _started(work: Work) -> bool:
+def _started(work: EpochWork) -> bool:
     """Start the threads of an epoch; return False if the system refuses one, or if the process ends."""
     try:
         loops = [work.run_finisher, work.run_reader]

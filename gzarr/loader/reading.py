@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Output:
+class ReadOutput:
     """An array of a batch, with the windows of one or several arrays.
 
     Attributes
@@ -91,7 +91,7 @@ class Source:
     array: ExportedArray
     part: Part
     read_shape: tuple[int, ...]
-    output: Output
+    output: ReadOutput
     number: int
     place: int = 0
 
@@ -248,7 +248,7 @@ class Reading:
     """
 
     sources: list[Source]
-    outputs: list[Output]
+    outputs: list[ReadOutput]
     results: list[tuple[Part, int]]
 
     @classmethod
@@ -260,7 +260,7 @@ class Reading:
                 raise ArgumentError(f"the sampler wants an array {part.array!r}; the loader has {sorted(arrays)}")
             together.setdefault(part.names, []).append(part)
         found: list[Source] = []
-        outputs: list[Output] = []
+        outputs: list[ReadOutput] = []
         results = []
         known: dict[Any, int] = {}
         for some in together.values():
@@ -269,7 +269,7 @@ class Reading:
             if key not in known:
                 known[key] = number = len(outputs)
                 first = some[0]
-                output = Output(
+                output = ReadOutput(
                     len(some) if len(some) > 1 else None,
                     len(first.steps) or None,
                     first.shape,
@@ -302,7 +302,7 @@ def _window(part: Part) -> Any:
     return part.array, part.shape, part.low, part.axes, part.factor, part.pad, part.steps, part.flip
 
 
-def _taken(part: Part, output: Output, array: Any) -> Any:
+def _taken(part: Part, output: ReadOutput, array: Any) -> Any:
     """Return what a part has of an array of a batch."""
     before = 1 if output.arrays is None else 2
     result = array[(*(slice(None),) * before, *part.take)] if part.take else array

@@ -18,7 +18,7 @@ import numpy as np
 
 from ..engines.cpu.batch import Gathering, available
 from .boxes import Boxes, runs_of
-from .gathering import Windows, pieces
+from .gathering import GatheredWindows, pieces
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -100,7 +100,7 @@ class Slabs:
             self.boxes = _whole_groups(volumes, cells, self._groups)
         self._arrays: list[list[Any]] | None = None
         # Of the sources that compiled code gathers: their windows in each volume, and the copies of those told.
-        self._windows: dict[int, dict[int, Windows]] = {}
+        self._windows: dict[int, dict[int, GatheredWindows]] = {}
         self._gathering: Gathering | None = None
         # Of the samples that were told last: their origins; and of each volume that has some, their places, and for
         # each source the boxes of their windows.
@@ -175,7 +175,7 @@ class Slabs:
             for i, source in enumerate(self._volumes.each[0].sources):
                 if not source.array.dtype.hasobject:
                     self._windows[i] = {
-                        volume: Windows(self._volumes.each[volume].sources[i], boxes[i], arrays[volume][i])
+                        volume: GatheredWindows(self._volumes.each[volume].sources[i], boxes[i], arrays[volume][i])
                         for volume, boxes in enumerate(self.boxes)
                         if boxes
                     }

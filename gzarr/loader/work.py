@@ -81,7 +81,7 @@ class _Open:
 
 
 @dataclass(eq=False)
-class _Block:
+class _BlockOfEpoch:
     """The turns from ``begin`` to ``end``, whose batches are gathered from slabs."""
 
     begin: int
@@ -127,7 +127,7 @@ def decoding_bytes(source: Source) -> int:
     return 2 * thread_count() * math.prod(array.chunks) * array.dtype.itemsize
 
 
-class Work:
+class EpochWork:
     """What the threads of an epoch share."""
 
     def __init__(
@@ -176,7 +176,7 @@ class Work:
             self.monitor.ahead = self.ahead = ReadAhead(epoch, self.bounds, self.most, keeping)
         # An interrupt (Ctrl-C) in the consumer's thread leaves none of their locks taken, as it may a condition's.
         # None wakes those who wait when there is nothing more to come.
-        self.complete: SimpleQueue[_Open | _Block | BaseException | None] = SimpleQueue()
+        self.complete: SimpleQueue[_Open | _BlockOfEpoch | BaseException | None] = SimpleQueue()
         self.ready: SimpleQueue[Ready | None] = SimpleQueue()
         # Bytes that are no longer needed, and places for batches that are ready.
         self.freed: SimpleQueue[int] = SimpleQueue()
@@ -203,7 +203,7 @@ class Work:
         else:
             yield self._complete(pieces)
 
-    def read_slabs(self, block: _Block) -> None:
+    def read_slabs(self, block: _BlockOfEpoch) -> None:
         """Read the slabs of a block. If that fails, its batches are read one by one when they are gathered."""
         slabs = block.slabs
         with contextlib.suppress(GzarrError), self._measured():
@@ -212,7 +212,7 @@ class Work:
             # Of each sample, not of the boxes.
             self.monitor.uses = uses + slabs.uses
 
-    def gather(self, block: _Block) -> Iterator[_Open]:
+    def gather(self, block: _BlockOfEpoch) -> Iterator[_Open]:
         """Yield batches as they are complete with the samples of a block, in order."""
         slabs = block.slabs
         for first, numbers, origins in slabs.told():
@@ -384,14 +384,14 @@ class Work:
             if self.kept is not None:
                 self.kept.clear()
 
-    def _block(self, begin: int, end: int) -> _Block | None:
+    def _block(self, begin: int, end: int) -> _BlockOfEpoch | None:
         """Return the block of some turns, if batches are gathered from slabs."""
         if not self.shares_slabs:
             return None
         slabs = self.epoch.slabs(begin, end) if self.ahead is None else self.ahead.next_slabs()
-        return _Block(begin, end, slabs)
+        return _BlockOfEpoch(begin, end, slabs)
 
-    def _done(self, begin: int, end: int, block: _Block | None) -> Iterator[list[_Open | _Block]]:
+    def _done(self, begin: int, end: int, block: _BlockOfEpoch | None) -> Iterator[list[_Open | _BlockOfEpoch]]:
         """Read some turns; yield the batches that are complete, or the block to gather them from."""
         if block is None:
             yield from map(list, self.read(begin, end))
@@ -399,8 +399,8 @@ class Work:
             self.read_slabs(block)
             yield [block]
 
-    def _nbytes(self, done: _Open | _Block) -> int:
-        if isinstance(done, _Block):
+    def _nbytes(self, done: _Open | _BlockOfEpoch) -> int:
+        if isinstance(done, _BlockOfEpoch):
             # Memory that is used again may have been written further.
             return max(done.slabs.nbytes, self.epoch.most_slab_bytes)
         return len(done.numbers) * self.sample_nbytes
@@ -441,7 +441,7 @@ class Work:
             return None
         return result
 
-    def _results(self, done: _Open | _Block | BaseException) -> Iterator[Ready]:
+    def _results(self, done: _Open | _BlockOfEpoch | BaseException) -> Iterator[Ready]:
         """Make batches ready."""
         if isinstance(done, BaseException):
             yield Ready(done, 0, failed=True)

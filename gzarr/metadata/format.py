@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from .model import ArrayMetadata, ChunkKeyEncoding, GroupMetadata, NodeMetadata, ZarrFormat
 
 
-class ReadOptions(Protocol):
+class ParseOptions(Protocol):
     """Options of the caller for parsing documents."""
 
     @property
@@ -182,7 +182,7 @@ class Format(ABC):
 
     @abstractmethod
     def parse_node(
-        self, path: str, found: Mapping[str, bytes], options: ReadOptions, layout: Layout | None = None
+        self, path: str, found: Mapping[str, bytes], options: ParseOptions, layout: Layout | None = None
     ) -> NodeMetadata | None:
         """Return the node at ``path`` described by the documents found; None if there is none of this format.
 

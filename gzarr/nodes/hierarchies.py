@@ -16,7 +16,7 @@ from .entries import Entry
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ..metadata.format import ReadOptions
+    from ..metadata.format import ParseOptions
     from ..metadata.layout import Layout
     from ..stores.base import ReadableStore
 
@@ -36,7 +36,7 @@ class Hierarchies:
     """
 
     store: ReadableStore
-    options: ReadOptions
+    options: ParseOptions
     layouts: dict[str, Layout]
 
     def known(self, path: str) -> Layout | None:

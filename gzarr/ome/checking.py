@@ -13,7 +13,7 @@ from ..errors import ArgumentError, MetadataError, NodeNotFoundError
 from ..hierarchy.group import Group
 from .image import Image
 from .metadata.parse import parse
-from .metadata.problems import Problem
+from .metadata.problems import BrokenRule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _PARTS: Final = {"an image": "multiscales", "a well": "well"}
 
 
-def broken_links(group: Group, metadata: OmeMetadata) -> Iterator[Problem]:
+def broken_links(group: Group, metadata: OmeMetadata) -> Iterator[BrokenRule]:
     """Yield the rules that the nodes named in the metadata of a group break.
 
     Parameters
@@ -49,21 +49,21 @@ def broken_links(group: Group, metadata: OmeMetadata) -> Iterator[Problem]:
             if isinstance(node, Array):
                 levels[j] = node
             if text:
-                yield Problem(place, f"level {dataset.path!r:.100} {text}", "text")
+                yield BrokenRule(place, f"level {dataset.path!r:.100} {text}", "text")
         with contextlib.suppress(MetadataError):
             yield from _lengths(Image(group, metadata, i), levels, f"{top}.multiscales[{i}].datasets")
     if metadata.multiscales:
         node, problem = _node(group, "labels", top)
         if node is not None and not isinstance(node, Group):
-            yield Problem(top, "'labels' below an image must be a group, and is an array", "text")
+            yield BrokenRule(top, "'labels' below an image must be a group, and is an array", "text")
     for place, path, kind in _groups(metadata, top):
         node, problem = _node(group, path, place)
         text = problem or _kind(node, kind)
         if text:
-            yield Problem(place, f"{path!r:.100} {text}", "text")
+            yield BrokenRule(place, f"{path!r:.100} {text}", "text")
 
 
-def _lengths(image: Image, levels: Mapping[int, Array], place: str) -> Iterator[Problem]:
+def _lengths(image: Image, levels: Mapping[int, Array], place: str) -> Iterator[BrokenRule]:
     """Yield the levels that have more or less elements than level 0 along axes that are not reduced."""
     first = levels.get(0)
     if first is None:
@@ -71,7 +71,7 @@ def _lengths(image: Image, levels: Mapping[int, Array], place: str) -> Iterator[
     image._arrays.update({i: array for i, array in levels.items() if array.ndim == first.ndim})
     for level in range(1, len(image.multiscale.datasets)):
         if level in image._arrays and (text := image._disagreement(level, frames=True)):
-            yield Problem(f"{place}[{level}].path", text, "text")
+            yield BrokenRule(f"{place}[{level}].path", text, "text")
 
 
 def _groups(metadata: OmeMetadata, top: str) -> Iterator[tuple[str, str, str]]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..arrays.array import Array
 from ..errors import ArgumentError, MetadataError, NodeNotFoundError, NodeTypeError, UnsupportedError
-from .levels import Grid, grid_by_shape, grid_of
+from .levels import LevelGrid, grid_by_shape, grid_of
 from .metadata.axes import axes_by_ndim
 from .nodes import child, needed, place, warn
 
@@ -251,7 +251,7 @@ class ImageLevels:
         axes = [d for d in self._equal_axes(index) if self.axis_details[d].type == "time"]
         return {d: first.shape[d] for d in axes if array.shape[d] != first.shape[d]}
 
-    def grid(self, level: int) -> Grid:
+    def grid(self, level: int) -> LevelGrid:
         """Return scale and translation of a ``level``, given by its index.
 
         Without transformations in the document (versions before 0.4), they are told by the shapes of the levels, in

@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Grid:
+class LevelGrid:
     """Where the elements of a level are: the one of index i is at ``scale * i + translation``, in each axis."""
 
     scale: tuple[float, ...]
     translation: tuple[float, ...]
 
 
-def grid_of(image: Multiscale, level: int, ndim: int, group: str) -> Grid | None:
+def grid_of(image: Multiscale, level: int, ndim: int, group: str) -> LevelGrid | None:
     """Return where the elements of a level are.
 
     Parameters
@@ -64,7 +64,7 @@ def grid_of(image: Multiscale, level: int, ndim: int, group: str) -> Grid | None
             f"level {level} of {group!r} needs scales that are neither zero nor infinite, got {scale}",
             json_path=_place(level),
         )
-    return Grid(tuple(scale), tuple(translation))
+    return LevelGrid(tuple(scale), tuple(translation))
 
 
 def _place(level: int) -> str:
@@ -91,10 +91,10 @@ def _numbers(transform: Transform, ndim: int, level: int, group: str) -> tuple[f
     )
 
 
-def grid_by_shape(shape: Sequence[int], first: Sequence[int]) -> Grid:
+def grid_by_shape(shape: Sequence[int], first: Sequence[int]) -> LevelGrid:
     """Return where the elements of a level are if no document says: by its shape, and that of the first level."""
     scale = tuple(_ratio(a, b) for a, b in zip(first, shape, strict=True))
-    return Grid(scale, tuple((factor - 1) / 2 for factor in scale))
+    return LevelGrid(scale, tuple((factor - 1) / 2 for factor in scale))
 
 
 def _ratio(first: int, length: int) -> float:

@@ -57,7 +57,7 @@ def mosaic(tiles: Mapping[Place, Pixels], rows: int, columns: int, tile: int) ->
     return picture
 
 
-class Windows:
+class MosaicWindows:
     """Windows of channels that all pictures of a mosaic share, so that they can be compared: those of the first."""
 
     def __init__(self) -> None:
@@ -121,7 +121,7 @@ def _field(well: Any, field: int) -> Any:
 
 def _tiles(images: Mapping[Place, Any], look: Look, tile: int) -> dict[Place, Pixels]:
     """Return the pictures of some images, given as functions that open them; the first one decides the windows."""
-    windows = Windows()
+    windows = MosaicWindows()
     small = Look(c=look.c, z=look.z, level=look.level, size=tile, others=look.others)
 
     def made(at: Place) -> tuple[Place, Pixels | None]:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from ..metadata.model import NodeMetadata, ZarrFormat
     from .metadata.model import OmeMetadata
-    from .metadata.problems import Problem
+    from .metadata.problems import BrokenRule
 
 
 class MetadataWarning(UserWarning):
@@ -72,7 +72,7 @@ def read_metadata(group: Group) -> OmeMetadata:
     return metadata
 
 
-def _some(problems: Sequence[Problem]) -> str:
+def _some(problems: Sequence[BrokenRule]) -> str:
     shown = "; ".join(map(str, problems[:2]))
     rest = len(problems) - 2
     return (

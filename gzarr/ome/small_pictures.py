@@ -18,7 +18,7 @@ from ..display.png import png
 from ..errors import GzarrError
 from ..hierarchy.open import open_group
 from ..stores.at_hand import is_at_hand
-from .mosaics import Windows, mosaic, tile_of
+from .mosaics import MosaicWindows, mosaic, tile_of
 from .rendering import Look, Scene
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ MOST_SECONDS: Final = 1.0
 _LEVELS: Final = -1
 
 
-class Budget:
+class PictureBudget:
     """What may still be read."""
 
     def __init__(self) -> None:
@@ -62,12 +62,12 @@ def image_picture(image: Any) -> str:
     if not is_at_hand(image.group.store):
         return ""
     with _quiet():
-        look = affordable(image, Budget())
+        look = affordable(image, PictureBudget())
         return "" if look is None else _html(Scene(_on_host(image), look).small_pixels(SIZE))
     return ""
 
 
-def affordable(image: Any, budget: Budget) -> Look | None:
+def affordable(image: Any, budget: PictureBudget) -> Look | None:
     """Return what of an image can be shown within a budget, which is reduced; None if nothing can."""
     for z in ("max", "middle"):
         look = Look(level=_LEVELS, z=z, size=SIZE)
@@ -80,7 +80,7 @@ def plate_picture(plate: Any) -> str:
     """Return a small picture of a plate as HTML; ``""`` if it would cost too much, or cannot be read."""
     if not is_at_hand(plate.group.store) or not 0 < len(plate) <= MOST_WELLS:
         return ""
-    begin, budget, windows, tiles = time.monotonic(), Budget(), Windows(), {}
+    begin, budget, windows, tiles = time.monotonic(), PictureBudget(), MosaicWindows(), {}
     tile = tile_of(PLATE_SIZE, len(plate.rows), len(plate.columns))
     with _quiet():
         for at in sorted(plate._paths):

@@ -89,7 +89,7 @@ class ShardLevel:
 
 
 @dataclass(frozen=True, slots=True)
-class Operation:
+class NativeOperation:
     """One native step: its ``name``, the size of its result, and its parameters."""
 
     name: str
@@ -117,7 +117,7 @@ class Program:
         Number of the conversion of elements when placing (``gzarr_kernels.slots.conversion``); 0 for none.
     """
 
-    operations: tuple[Operation, ...]
+    operations: tuple[NativeOperation, ...]
     order: tuple[int, ...]
     strides: tuple[int, ...]
     swap: int
@@ -259,7 +259,7 @@ def _program(
     order = tuple(range(len(chunk.shape)))
     swap = conversion = 0
     stored_itemsize = chunk.dtype.itemsize
-    operations: list[Operation] = []
+    operations: list[NativeOperation] = []
     # Filters of arrays are undone before what placing does, and some depend on the order of the elements.
     filtered = in_order = False
     for codec, decoded in zip(codecs, between[:-1], strict=True):
@@ -292,7 +292,7 @@ def _program(
                 if nbytes is None:
                     # A compressor inside another: the metadata do not determine its decoded size.
                     return None
-                operations.append(Operation(step.name, nbytes, step.params))
+                operations.append(NativeOperation(step.name, nbytes, step.params))
     strides = [0] * len(chunk.shape)
     stride = stored_itemsize
     for d in reversed(order):

@@ -19,7 +19,7 @@ IntArray: TypeAlias = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Windows:
+class PlannedWindows:
     """Windows of an array with ``k`` dimensions, all inside of it.
 
     Attributes
@@ -37,7 +37,7 @@ class Windows:
 
 def parse_windows(
     starts: Any, shape: int | Sequence[int], step: int | Sequence[int], array: tuple[int, ...]
-) -> Windows:
+) -> PlannedWindows:
     """Check windows and return them.
 
     Parameters
@@ -82,7 +82,7 @@ def parse_windows(
             f"window {i}, of shape {the_shape} from {tuple(first[i].tolist())} on with step {the_step}, is not inside "
             f"the array of shape {array}"
         )
-    return Windows(first, the_shape, the_step)
+    return PlannedWindows(first, the_shape, the_step)
 
 
 def parse_rows(rows: Any, windows: int, room: int) -> IntArray:

@@ -16,6 +16,7 @@ from ..stores import locks
 from ..stores.keys import join_path
 from .host import scipy_sparse
 from .layout import NAMES, layout_of
+from .offsets import damaged, element_on_host
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -72,7 +73,14 @@ def append(group: Group, block: Any, *, lock: bool) -> None:
                 "nothing was changed"
             )
         before = layout.shape[along]
-        end = int(np.asarray(_read(layout.indptr, before)).astype(np.int64))
+        end = int(element_on_host(layout.indptr, before))
+        room = min(len(layout.data), len(layout.indices))
+        if not 0 <= end <= room:
+            raise damaged(
+                layout.indptr,
+                before,
+                f"it says that there are {end} values, but 'data' and 'indices' have {room}: nothing was appended",
+            )
         most = np.iinfo(layout.indptr.dtype).max
         if end + added.nnz > most:
             raise ArgumentError(
@@ -96,9 +104,3 @@ def append(group: Group, block: Any, *, lock: bool) -> None:
             return {**{name: value for name, value in present.items() if name != "h5sparse_shape"}, "shape": shape}
 
         group.attrs.change(with_shape)
-
-
-def _read(array: Any, element: int) -> Any:
-    """Return an element in host memory."""
-    found = array[element]
-    return found.get() if hasattr(found, "get") else found

@@ -114,6 +114,12 @@ class DenseTarget:
         addresses = address(array) + by_row * np.arange(rows, dtype=np.int64)
         return cls(array, addresses, by_column, width, lambda i: array[i])
 
+    def ordered(self, order: IntArray) -> DenseTarget:
+        """Return the same rows in another order, int64 ``(n,)``."""
+        return DenseTarget(
+            self.whole, self.addresses[order], self.stride, self.width, lambda i: self.row(int(order[i]))
+        )
+
     def some(self, first: int, last: int) -> DenseTarget:
         """Return the rows from ``first`` to ``last``."""
         return DenseTarget(

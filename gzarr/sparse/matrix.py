@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from ..arrays.array import Array
 from ..arrays.outputs import HOST, DeviceResults
 from ..arrays.ranges import read_ranges
 from ..arrays.read_options import as_dtype
-from ..errors import ArgumentError, ChunkDecodeError, OutputError, SelectionError
+from ..errors import ArgumentError, OutputError, SelectionError
 from .appending import append, reopened
 from .chosen import Columns, chosen_along
 from .device import DeviceMemory
 from .entries import DenseTarget, Entries
 from .host import HostMemory
 from .layout import Form, Layout, layout_of, shape_of
+from .offsets import damaged, element_on_host, read_offsets
 from .view import DenseView
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from ..arrays.array import Array
     from ..arrays.read_options import ReadOptions
     from ..hierarchy.group import Group
     from .entries import Memory
@@ -153,33 +154,8 @@ class Matrix:
         """
         # Several threads may do this at once; at worst, it is read twice.
         if self._indptr is None:
-            self._indptr = self._read_indptr()
+            self._indptr = read_offsets(self._layout)
         return self._indptr
-
-    def _read_indptr(self) -> IntArray:
-        layout = self._layout
-        array = layout.indptr
-        on_host = Array(array.metadata, array.store, array.path, device="cpu", missing=array._missing)
-        # An unsigned number that does not fit becomes negative.
-        found: IntArray = on_host[: self._major + 1].astype(np.int64, copy=False)
-        room = min(len(layout.data), len(layout.indices))
-        if found[0]:
-            raise _damaged(array, 0, f"it begins with {found[0]}, not with 0")
-        descends = found[1:] < found[:-1]
-        if descends.any():
-            i = int(np.argmax(descends))
-            raise _damaged(
-                array, i + 1, f"{self._of_major} {i} has values from {found[i]} to {found[i + 1]}: it must not descend"
-            )
-        if found[-1] > room:
-            i = int(np.searchsorted(found, room, "right")) - 1
-            raise _damaged(
-                array,
-                i + 1,
-                f"{self._of_major} {i} has values up to {found[i + 1]}, but 'data' and 'indices' have only {room}",
-            )
-        found.flags.writeable = False
-        return found
 
     # -- reading
 
@@ -360,6 +336,8 @@ class Matrix:
             If the block does not fit, or if the matrix cannot hold its values; nothing was changed.
         ReadOnlyError
             If the group was opened for reading.
+        ChunkDecodeError
+            If :attr:`indptr` ends with a wrong number; nothing was changed.
         ChunkWriteError, StoreError
             If the store fails; the matrix is as it was.
         """
@@ -450,6 +428,10 @@ class Matrix:
     ) -> None:
         """Read rows of the compressed form to rows of dense arrays."""
         memory = self._memory_of(options)
+        if major is not None:
+            # Neighbours are read at once, and each chunk for all rows in it.
+            order = np.argsort(major, kind="stable")
+            major, target = major[order], target.ordered(order)
         for first, last in self._batches(major, target.width):
             entries = self._fetch(_some(major, first, last), dtype, options, memory)
             memory.densify(entries, columns, target.some(first, last))
@@ -501,9 +483,8 @@ class Matrix:
 
     def _refuse_index(self, row: int, place: int) -> None:
         array = self._layout.indices
-        on_host = Array(array.metadata, array.store, array.path, device="cpu", missing=array._missing)
-        found = int(on_host[place])
-        raise _damaged(
+        found = int(element_on_host(array, place))
+        raise damaged(
             array,
             place,
             f"{self._of_major} {row} has an entry in {self._of_minor} {found}, but the matrix has {self._minor} "
@@ -513,12 +494,3 @@ class Matrix:
 
 def _some(major: IntArray | None, first: int, last: int) -> IntArray | slice:
     return slice(first, last) if major is None else major[first:last]
-
-
-def _damaged(array: Array, element: int, reason: str) -> ChunkDecodeError:
-    """Return the error of a wrong element of an array."""
-    metadata = array.metadata
-    (chunk,) = array._planned_grid.chunk_of(np.array([[element]], np.int64)).tolist()
-    (stored,) = metadata.chunk_grid.chunk_of(np.array([[element]], np.int64)).tolist()
-    key = metadata.key_prefix(array.path) + metadata.chunk_key_encoding.encode(tuple(stored))
-    return ChunkDecodeError(f"{reason}", node=array.name, chunk=tuple(chunk), key=key)

@@ -9,9 +9,11 @@ import numpy as np
 from ..arrays.exporting import ExportedArray
 from ..arrays.read import Reader
 from ..arrays.read_options import NO_OPTIONS, ReadOptions
+from ..distinct import distinct
 from ..engines import stack
 from ..errors import ArgumentError, ReadOnlyError
 from ..hierarchy.array_spec import new_metadata
+from ..plan.keys import distinct_rows
 from .chosen import Columns
 from .entries import DenseTarget
 
@@ -220,15 +222,18 @@ class _DenseReader(Reader):
         rows, piece, places = _rows_of(the_plan, self.planned_grid.chunk_shape[0])
         output = the_plan.output[piece]
         # Which columns: hardly ever others for one piece than for another.
-        kinds, which = np.unique(
-            np.stack([the_plan.start[:, 1], the_plan.count[:, 1], the_plan.target[:, 1]]), axis=1, return_inverse=True
-        )
-        which = which.reshape(-1)[piece]
+        kinds = np.stack([the_plan.start[:, 1], the_plan.count[:, 1], the_plan.target[:, 1]], axis=1)
+        which = np.zeros(len(piece), np.int64)
+        if (kinds == kinds[0]).all():
+            kinds = kinds[:1]
+        else:
+            kinds, of_piece = distinct_rows(kinds)
+            which = of_piece[piece]
         step = int(the_plan.step[1])
-        for number, (start, count, target) in enumerate(kinds.T.tolist()):
+        for number, (start, count, target) in enumerate(kinds.tolist()):
             some = np.flatnonzero(which == number)
             # Of rows that many views have, all columns have one distance.
-            for stride in np.unique(strides[output[some], 1]).tolist():
+            for stride in distinct(strides[output[some], 1]).tolist():
                 here = some[strides[output[some], 1] == stride]
                 outputs = output[here]
                 addresses = begins[outputs] + places[here] * strides[outputs, 0] + target * stride

@@ -29,7 +29,7 @@ class BadReferenceError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class ReferenceTarget:
     """Bytes of another file.
 
     Attributes
@@ -51,7 +51,7 @@ def is_reference_filesystem(fs: object) -> bool:
     return is_a(fs, "fsspec.implementations.reference", "ReferenceFileSystem")
 
 
-def look_up(fs: Any, path: str) -> bytes | Target | None:
+def look_up(fs: Any, path: str) -> bytes | ReferenceTarget | None:
     """Return the value of a key or where it is, or None if there is no reference.
 
     Raises
@@ -90,14 +90,14 @@ def look_up(fs: Any, path: str) -> bytes | Target | None:
         raise BadReferenceError(f"its reference is malformed: the URL is {type(url).__name__}")
     protocol = url.partition("://")[0] if "://" in url else None
     if len(found) == 1:
-        return Target(protocol, url)
+        return ReferenceTarget(protocol, url)
     try:
         offset, nbytes = int(found[1]), int(found[2])
     except (TypeError, ValueError):
         offset = -1
     if offset < 0 or nbytes < 0:
         raise BadReferenceError("its reference is malformed: offset and size must be integers, and not negative")
-    return Target(protocol, url, offset, nbytes)
+    return ReferenceTarget(protocol, url, offset, nbytes)
 
 
 def _consolidated(references: Any) -> bytes:
@@ -118,7 +118,7 @@ def _inline(value: bytes) -> bytes:
         raise BadReferenceError(f"its reference is malformed: {error}") from None
 
 
-def filesystem_of(fs: Any, target: Target) -> Any:
+def filesystem_of(fs: Any, target: ReferenceTarget) -> Any:
     """Return the filesystem of a target.
 
     Raises

@@ -229,7 +229,7 @@ class FsspecStore(RequestedValues, WholeValues):
             return Answer(b"")
         return FileCall(calls, found.path, Request(key, ByteRange(found.offset + start, nbytes)))
 
-    def _calls_of(self, target: fsspec_references.Target) -> Calls:
+    def _calls_of(self, target: fsspec_references.ReferenceTarget) -> Calls:
         fs = fsspec_references.filesystem_of(self._calls.fs, target)
         _, calls = self._targets.get(id(fs), (None, None))
         if calls is None:

@@ -33,7 +33,7 @@ from .byte_ranges import check_range, resolve_range, splice
 from .file_locks import STRIPES, FileLock, stripe
 from .file_tree import CAN_REFUSE_LINKS, FileTree, dangling_link, identity, is_directory, is_link
 from .keys import split_key, split_prefix
-from .staging import Stage, can_be_staged
+from .staging import FolderStage, can_be_staged
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Iterator, Sequence
@@ -527,7 +527,7 @@ class LocalStore:
             self._fail("erase", prefix, exc)
         self._drop_empty(segments[:-1])
 
-    def stage(self, prefix: str, *, replace: bool) -> Stage | None:
+    def stage(self, prefix: str, *, replace: bool) -> FolderStage | None:
         """Begin to make what is at a prefix aside; see :class:`gzarr.stores.base.StagingStore`."""
         self._check_writable()
         segments = split_prefix(prefix)
@@ -538,7 +538,7 @@ class LocalStore:
         if not can_be_staged(target) or (os.path.exists(target) and not (replace or _is_empty(target))):  # noqa: PTH110
             return None
         try:
-            return Stage(target, "/".join(segments), self._elsewhere, durable=self.durable)
+            return FolderStage(target, "/".join(segments), self._elsewhere, durable=self.durable)
         except OSError:
             # Nothing can be made beside it.
             return None

@@ -32,7 +32,7 @@ _MOST_ATTEMPTS: Final = 20
 _OCCUPIED: Final = frozenset({errno.ENOTEMPTY, errno.EEXIST})
 
 
-class Stage:
+class FolderStage:
     """A directory that is made aside.
 
     Parameters

@@ -68,7 +68,7 @@ class ZipFormatError(Exception):
     """A record is invalid; the message says what is wrong with it."""
 
 
-class Directory:
+class CentralDirectory:
     """The directory of an archive.
 
     Attributes
@@ -112,9 +112,9 @@ class Directory:
         self.rows[name] = row
         self._changes += 1
 
-    def copy(self, version: Hashable | None) -> Directory:
+    def copy(self, version: Hashable | None) -> CentralDirectory:
         """Return a directory with the same entries, without the raw one."""
-        other = Directory(version)
+        other = CentralDirectory(version)
         other.rows, other.columns, other._count = dict(self.rows), self.columns.copy(), self._count
         return other
 
@@ -221,7 +221,7 @@ def find_directory(tail: bytes, nbytes: int | None) -> tuple[int, int, int, int]
 
 def read_directory(
     raw: bytes, begin: int, count: int, *, shift: int, version: Hashable | None, keep: bool
-) -> Directory:
+) -> CentralDirectory:
     """Parse a directory.
 
     Parameters
@@ -237,7 +237,7 @@ def read_directory(
     keep
         Whether the directory will be written again.
     """
-    found = Directory(version)
+    found = CentralDirectory(version)
     found.begin, found.shift = begin + shift, shift
     entries: list[tuple[int, ...]] = []
     unpack, size, end, at = _CENTRAL.unpack_from, _CENTRAL.size, len(raw), 0

@@ -24,7 +24,7 @@ from .base import Answer, ByteRange, Extents, RequestLimits
 from .byte_ranges import check_range, resolve_range
 from .keys import split_key, split_prefix
 from .zip_files import RemoteFile
-from .zip_format import Directory, ZipFormatError
+from .zip_format import CentralDirectory, ZipFormatError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
@@ -58,7 +58,7 @@ class ZipReader:
 
     def __init__(self, file: ArchiveFile, *, keep: bool = False) -> None:
         # One attribute, so that threads see a directory with the file that it is of.
-        self._state: tuple[ArchiveFile, Directory | None] = (file, None)
+        self._state: tuple[ArchiveFile, CentralDirectory | None] = (file, None)
         self._keep = keep
 
     def __repr__(self) -> str:
@@ -76,14 +76,14 @@ class ZipReader:
 
     # -- the directory
 
-    def _open(self) -> tuple[ArchiveFile, Directory]:
+    def _open(self) -> tuple[ArchiveFile, CentralDirectory]:
         """Return the archive's file and its directory, which is read again if the file was replaced."""
         file, held = self._state
         if held is None or not file.is_current(held.version):
             return self._reload()
         return file, held
 
-    def _reload(self) -> tuple[ArchiveFile, Directory]:
+    def _reload(self) -> tuple[ArchiveFile, CentralDirectory]:
         file = self._state[0]
         for _ in range(MOST_ATTEMPTS):
             try:
@@ -94,7 +94,7 @@ class ZipReader:
             return file, directory
         raise StoreError(f"{self!r}: it was replaced each of {MOST_ATTEMPTS} times that it was opened; try again later")
 
-    def _load(self, file: ArchiveFile) -> Directory:
+    def _load(self, file: ArchiveFile) -> CentralDirectory:
         found = file.end(z.TAIL_BYTES)
         if found is None:
             raise NodeNotFoundError(f"there is no zip archive: {file!r} does not exist")
@@ -111,7 +111,7 @@ class ZipReader:
         except (ZipFormatError, ValueSizeError) as error:
             raise StoreError(f"{self!r} cannot be opened as a zip archive: {error}") from error
 
-    def _trying(self, work: Callable[[ArchiveFile, Directory], T]) -> T:
+    def _trying(self, work: Callable[[ArchiveFile, CentralDirectory], T]) -> T:
         """Return the result of something that reads; try again with a new directory if the file was replaced."""
         for _ in range(MOST_ATTEMPTS):
             file, directory = self._open()
@@ -143,7 +143,7 @@ class ZipReader:
         most = z.HEADER_BYTES + columns[z.NAME, rows] + columns[z.PACKED, rows] + SLACK_BYTES
         return header, np.minimum(columns[z.LIMIT, rows] - header, most)
 
-    def _unwrap(self, file: ArchiveFile, directory: Directory, row: int, key: str, view: memoryview) -> Any:
+    def _unwrap(self, file: ArchiveFile, directory: CentralDirectory, row: int, key: str, view: memoryview) -> Any:
         """Return the value of an entry, given the bytes of :meth:`_span`."""
         columns = directory.columns
         try:
@@ -158,7 +158,9 @@ class ZipReader:
         except ZipFormatError as error:
             self._fail(key, error)
 
-    def _find_data(self, file: ArchiveFile, directory: Directory, keys: Sequence[str], rows: IntArray) -> IntArray:
+    def _find_data(
+        self, file: ArchiveFile, directory: CentralDirectory, keys: Sequence[str], rows: IntArray
+    ) -> IntArray:
         """Return the offsets of the data of some stored entries, from their headers unless these were read before.
 
         Raises
@@ -193,7 +195,7 @@ class ZipReader:
         for key in keys:
             split_key(key)
 
-        def read(file: ArchiveFile, directory: Directory) -> list[bytes | None]:
+        def read(file: ArchiveFile, directory: CentralDirectory) -> list[bytes | None]:
             rows = directory.find(keys, len(keys)).tolist()
             wanted = [(key, row) for key, row in zip(keys, rows, strict=True) if row >= 0]
             for key, row in wanted:
@@ -208,7 +210,7 @@ class ZipReader:
 
         return self._trying(read)
 
-    def _check_size(self, directory: Directory, row: int, key: str, most_nbytes: int | None) -> None:
+    def _check_size(self, directory: CentralDirectory, row: int, key: str, most_nbytes: int | None) -> None:
         size = int(directory.columns[z.SIZE, row])
         if most_nbytes is not None and size > most_nbytes:
             raise ValueSizeError(f"{self!r}: {key!r} has {size} bytes; at most {most_nbytes} are read", key=key)
@@ -245,7 +247,7 @@ class ZipReader:
             split_key(key)
             check_range(wanted)
 
-        def read(file: ArchiveFile, directory: Directory) -> list[bytes | None]:
+        def read(file: ArchiveFile, directory: CentralDirectory) -> list[bytes | None]:
             values: list[bytes | None] = [None] * len(key_ranges)
             parts: list[tuple[int, int, int, int]] = []
             for i, (key, wanted) in enumerate(key_ranges):
@@ -273,7 +275,7 @@ class ZipReader:
     def _parts(
         self,
         file: ArchiveFile,
-        directory: Directory,
+        directory: CentralDirectory,
         key_ranges: Sequence[tuple[str, ByteRange]],
         parts: Sequence[tuple[int, int, int, int]],
     ) -> list[Any]:
@@ -323,7 +325,7 @@ class ZipReader:
                 yield key, None if token is None else repr(token)
 
     @staticmethod
-    def _token(directory: Directory, row: int) -> Hashable | None:
+    def _token(directory: CentralDirectory, row: int) -> Hashable | None:
         if row < 0 or directory.version is None:
             return None
         return directory.version, int(directory.columns[z.HEADER, row])
@@ -338,7 +340,9 @@ class ZipReader:
         """Return where some values are in the archive; None if one of them is not simply there."""
         return self._trying(lambda file, directory: self._extents(file, directory, keys, parts))
 
-    def _extents(self, file: ArchiveFile, directory: Directory, keys: Sequence[str], parts: bool) -> Extents | None:
+    def _extents(
+        self, file: ArchiveFile, directory: CentralDirectory, keys: Sequence[str], parts: bool
+    ) -> Extents | None:
         rows = directory.find(keys, len(keys))
         present = np.flatnonzero(rows >= 0)
         some = rows[present]

@@ -15,7 +15,7 @@ from .buffers import as_view
 from .keys import split_key, split_prefix
 from .whole_values import WholeValues
 from .zip_files import LocalFile, StoredFile
-from .zip_format import Directory
+from .zip_format import CentralDirectory
 from .zip_reader import RemoteZipStore, ZipReader
 from .zip_writer import ZipWriter
 
@@ -104,9 +104,9 @@ class ZipStore(ZipReader, WholeValues):
         if mode in ("w-", "x") and self.path.exists():
             raise ArgumentError(f"{str(self.path)!r} exists; pass mode='w' to replace it, or 'a' to add to it")
         if mode in ("w", "w-", "x"):
-            self._begin(Directory(), found)
+            self._begin(CentralDirectory(), found)
         elif mode == "a" and not self.path.exists():
-            self._state = (self._state[0], Directory())
+            self._state = (self._state[0], CentralDirectory())
         else:
             self._reload()
 
@@ -134,7 +134,7 @@ class ZipStore(ZipReader, WholeValues):
             self.discard()
         self.close()
 
-    def _reload(self) -> tuple[ArchiveFile, Directory]:
+    def _reload(self) -> tuple[ArchiveFile, CentralDirectory]:
         if os.getpid() == self._pid:
             # Another thread may just be flushing the file, or have begun a new one.
             with self._lock:
@@ -162,7 +162,7 @@ class ZipStore(ZipReader, WholeValues):
 
     # -- writing
 
-    def _begin(self, old: Directory, found: Any) -> ZipWriter:
+    def _begin(self, old: CentralDirectory, found: Any) -> ZipWriter:
         writer = ZipWriter(self.path, old, found, as_ozx=self._is_ozx)
         self._writer, self._state = writer, (writer.file, writer.directory)
         self._finalizer = weakref.finalize(self, writer.finish)

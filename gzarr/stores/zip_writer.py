@@ -14,7 +14,7 @@ from . import zip_format as z
 from .atomic_files import clean_once, make_directories, sync_directory, temporary_name
 from .file_tree import identity
 from .zip_files import LocalFile
-from .zip_format import Directory
+from .zip_format import CentralDirectory
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Sequence
@@ -51,7 +51,7 @@ class ZipWriter:
         If the file cannot be made.
     """
 
-    def __init__(self, path: Path, old: Directory, found: Hashable | None, *, as_ozx: bool = False) -> None:
+    def __init__(self, path: Path, old: CentralDirectory, found: Hashable | None, *, as_ozx: bool = False) -> None:
         self._path = path
         self._as_ozx = as_ozx
         self._found = found
@@ -73,14 +73,14 @@ class ZipWriter:
                 raise self._failure("begin to write", error) from error
             raise
         version = self.file.version()
-        self.directory: Directory = old.copy(version) if old.rows else Directory(version)
+        self.directory: CentralDirectory = old.copy(version) if old.rows else CentralDirectory(version)
 
     def _failure(self, what: str, error: OSError) -> StoreError:
         failure = StoreError(f"the zip archive {str(self._path)!r}: cannot {what}: {error.strerror or error}")
         failure.errno = error.errno
         return failure
 
-    def _copy(self, old: Directory) -> int:
+    def _copy(self, old: CentralDirectory) -> int:
         """Copy the entries of the old archive; return their end."""
         if old.shift:
             raise StoreError(
@@ -164,7 +164,7 @@ class ZipWriter:
             sync_directory(None, f"{self._path.parent}{os.sep}")
 
     def _write_directory(
-        self, fd: int, begin: int, directory: Directory, rows: Iterable[tuple[str, int]], comment: bytes = b""
+        self, fd: int, begin: int, directory: CentralDirectory, rows: Iterable[tuple[str, int]], comment: bytes = b""
     ) -> None:
         """Write the directory at the place of a file, and cut the file after it."""
         columns, some, some_nbytes, nbytes, count = directory.columns, [], 0, 0, 0
@@ -197,7 +197,7 @@ class ZipWriter:
         fd = os.open(temporary, _FLAGS, 0o666)
         try:
             os.chmod(temporary, os.fstat(self._fd).st_mode & 0o777)  # noqa: PTH101
-            moved, end = Directory(), 0
+            moved, end = CentralDirectory(), 0
             for key, offset in zip(keys, offsets, strict=True):
                 row = directory.rows[key]
                 header, nbytes = z.moved_header(key, columns, row, self._when), int(columns[z.PACKED, row])

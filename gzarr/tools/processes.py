@@ -26,7 +26,7 @@ _AHEAD: Final = 1000
 _RETRIES: Final = 2
 
 
-class Work(Protocol[Found]):
+class WorkOfProcesses(Protocol[Found]):
     """What is done in other processes; pickled once."""
 
     def work_on(self, part: Any, /) -> Found:
@@ -62,7 +62,7 @@ def check_shared(store: ReadableStore, what: str) -> None:
         raise ArgumentError(f"{what}, {store!r}, cannot be used by other processes: {reason}; omit client=")
 
 
-def in_processes(executor: Executor, work: Work[Found], parts: Iterable[Any]) -> Iterator[Found]:
+def in_processes(executor: Executor, work: WorkOfProcesses[Found], parts: Iterable[Any]) -> Iterator[Found]:
     """Do parts of a work in other processes; yield what came of each, in no particular order.
 
     A part is done again if its process is killed meanwhile (by dask.distributed) or if it fails; each stored value is
@@ -85,7 +85,7 @@ def in_processes(executor: Executor, work: Work[Found], parts: Iterable[Any]) ->
             future.cancel()
 
 
-def pickled(work: Work[Any]) -> bytes:
+def pickled(work: WorkOfProcesses[Any]) -> bytes:
     """Return what other processes make the work of.
 
     Raises
@@ -112,8 +112,8 @@ def pickled(work: Work[Any]) -> bytes:
 
 
 @functools.lru_cache(maxsize=8)
-def _unpickled(data: bytes) -> Work[Any]:
-    work: Work[Any] = pickle.loads(data)
+def _unpickled(data: bytes) -> WorkOfProcesses[Any]:
+    work: WorkOfProcesses[Any] = pickle.loads(data)
     return work
 
 

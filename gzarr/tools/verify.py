@@ -141,7 +141,7 @@ class Verification:
 
     def _array(self, store: ReadableStore, metadata: ArrayMetadata, path: str) -> Iterator[list[Problem]]:
         self.arrays += 1
-        array = _Chunks(store, metadata, path, missing=self._missing)
+        array = _CheckedChunks(store, metadata, path, missing=self._missing)
         stored = array.stored()
         is_checked = any(codec.has_checksum for codec in metadata.codecs)
         while True:
@@ -160,7 +160,7 @@ class Verification:
             yield [problem]
 
 
-class _Chunks:
+class _CheckedChunks:
     """The chunks of one array."""
 
     def __init__(self, store: ReadableStore, metadata: ArrayMetadata, path: str, *, missing: Missing) -> None:

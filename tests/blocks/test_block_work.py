@@ -16,10 +16,10 @@ import pytest
 import gzarr
 from gzarr.arrays.recycling import RecycledResults
 from gzarr.blocks.assembly import kept_assemblies
-from gzarr.blocks.axes import Layout
+from gzarr.blocks.axes import WindowLayout
 from gzarr.blocks.boundary import Cut
 from gzarr.blocks.first_block import FirstBlock
-from gzarr.blocks.sharing import Piece
+from gzarr.blocks.sharing import SharedPiece
 from gzarr.blocks.workers import run
 from gzarr.engines import pool
 
@@ -82,7 +82,7 @@ def test_the_first_failure_is_raised() -> None:
 @pytest.mark.parametrize("what", ["piece", "first block"])
 def test_nobody_waits_for_what_will_not_be_made(what: str) -> None:
     """A task that was to make something is never begun if another has failed just before."""
-    piece, first = Piece((0,), 1), FirstBlock([], [])
+    piece, first = SharedPiece((0,), 1), FirstBlock([], [])
 
     def work(task: int) -> None:
         if task:
@@ -349,7 +349,10 @@ def test_memory_of_blocks_is_used_again_unless_it_is_kept(halo: int, monkeypatch
 def test_assemblies_of_wide_halos_are_not_kept() -> None:
     """Each repeated element is a piece of its own: many of them would take more memory than blocks."""
     cuts = tuple(Cut(i, 1, 0, 1, 0, 8) for i in range(30))
-    wide, narrow = (Layout(30, 1, cuts), Layout(30, 1, cuts)), (Layout(30, 1, cuts[:4]), Layout(30, 1, cuts[:4]))
+    wide, narrow = (
+        (WindowLayout(30, 1, cuts), WindowLayout(30, 1, cuts)),
+        (WindowLayout(30, 1, cuts[:4]), WindowLayout(30, 1, cuts[:4])),
+    )
     assembly = kept_assemblies()
     assert assembly(wide, np.dtype("u1")) is not assembly(wide, np.dtype("u1"))
     assert assembly(narrow, np.dtype("u1")) is assembly(narrow, np.dtype("u1"))

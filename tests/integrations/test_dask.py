@@ -19,7 +19,7 @@ from support.dask_arrays import DATA, LAYOUTS, made
 
 import gzarr
 from gzarr.integrations import dask_blocks
-from gzarr.integrations.dask_tasks import Source
+from gzarr.integrations.dask_tasks import TaskSource
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -88,7 +88,7 @@ def test_slices_are_numpys(layout: str, data: st.DataObject) -> None:
 
 def test_indices_are_independent() -> None:
     data = np.arange(4 * 5 * 6).reshape(4, 5, 6)
-    source = Source(gzarr.create_array({}, data=data, chunks=(2, 5, 4), device="cpu"))
+    source = TaskSource(gzarr.create_array({}, data=data, chunks=(2, 5, 4), device="cpu"))
     np.testing.assert_array_equal(source[1, :, [0, 2]], data[1][:, [0, 2]])
     np.testing.assert_array_equal(source[1, 2:, 3], data[1, 2:, 3])
 

@@ -20,7 +20,7 @@ from support.zarr_pipelines import elements, opened
 from zarr.core.config import config
 
 import gzarr.integrations.zarr as ours
-from gzarr.integrations.zarr_batches import ChunkKeys, NotOursError, join
+from gzarr.integrations.zarr_batches import KeysOfBatch, NotOursError, join
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -143,11 +143,11 @@ def box(path: str, inside: Any, outside: Any, *, complete: bool = False) -> Any:
 )
 def test_batches_that_are_no_selection(entries: Any, match: str) -> None:
     with pytest.raises(NotOursError, match=match):
-        join(entries, ChunkKeys(1, "/", prefix=True), (4,))
+        join(entries, KeysOfBatch(1, "/", prefix=True), (4,))
 
 
 def test_batches() -> None:
-    keys = ChunkKeys(1, "/", prefix=True)
+    keys = KeysOfBatch(1, "/", prefix=True)
     joined = join(
         [box("c/1", (slice(0, 2),), (slice(2, 4),), complete=True), box("c/0", (slice(2, 4),), (slice(0, 2),))],
         keys,

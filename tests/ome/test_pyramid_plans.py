@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from gzarr.errors import ArgumentError
 from gzarr.ome.writing.downsample import cells_of
-from gzarr.ome.writing.plan import Grid, in_order, plan_levels
+from gzarr.ome.writing.plan import PlannedGrid, in_order, plan_levels
 
 SPACE = (True, True, True)
 
@@ -80,7 +80,11 @@ def test_bad_arguments(options, message) -> None:
 
 
 def test_z_order() -> None:
-    grids = [Grid((8, 8), (2, 2), None), Grid((4, 4), (2, 2), (2, 2)), Grid((2, 2), (2, 2), (2, 2))]
+    grids = [
+        PlannedGrid((8, 8), (2, 2), None),
+        PlannedGrid((4, 4), (2, 2), (2, 2)),
+        PlannedGrid((2, 2), (2, 2), (2, 2)),
+    ]
     begins = [(box[0].start, box[1].start) for box in in_order(grids)]
     assert begins[:8] == [(0, 0), (0, 2), (2, 0), (2, 2), (0, 4), (0, 6), (2, 4), (2, 6)]
 
@@ -92,11 +96,11 @@ def test_every_box_comes_once(data: st.DataObject) -> None:
     lengths = st.lists(st.integers(1, 30), min_size=ndim, max_size=ndim).map(tuple)
     small = st.lists(st.integers(1, 5), min_size=ndim, max_size=ndim).map(tuple)
     shape = data.draw(lengths)
-    grids = [Grid(shape, data.draw(small), None)]
+    grids = [PlannedGrid(shape, data.draw(small), None)]
     for _ in range(data.draw(st.integers(0, 3))):
         factors = data.draw(small)
         shape = cells_of(shape, factors)
-        grids.append(Grid(shape, data.draw(small), factors))
+        grids.append(PlannedGrid(shape, data.draw(small), factors))
     found = [tuple((s.start, s.stop) for s in box) for box in in_order(grids)]
     first = grids[0]
     everything = itertools.product(*map(range, cells_of(first.shape, first.unit)))

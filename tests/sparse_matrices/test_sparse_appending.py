@@ -142,3 +142,13 @@ def test_threads_take_turns(tmp_path: Path) -> None:
     found = gzarr.sparse.open(tmp_path, device="cpu").to_dense().reshape(12, 7, 30)
     numbers = [next(i for i in range(4) if (part == block(i).toarray()).all()) for part in found]
     assert sorted(numbers) == [0] * 3 + [1] * 3 + [2] * 3 + [3] * 3
+
+
+def test_a_damaged_matrix_takes_nothing() -> None:
+    store = gzarr.MemoryStore()
+    m = gzarr.sparse.create(store, block(0), chunks=16)
+    gzarr.open_array(store, path="indptr", mode="r+")[7] = 10**12
+    before = {key: store.get(key) for key in store.list()}
+    with pytest.raises(gzarr.ChunkDecodeError, match=r"1000000000000 values.*nothing was appended"):
+        m.append(block(1))
+    assert {key: store.get(key) for key in store.list()} == before

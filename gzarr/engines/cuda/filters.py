@@ -38,7 +38,7 @@ _BYTE: Final = np.dtype("u1")
 
 
 @dataclass(frozen=True, slots=True)
-class Packing:
+class BitPacking:
     """How the bits of elements are packed in a chunk and within a byte.
 
     Attributes
@@ -93,7 +93,7 @@ class Filter:
     loop: int = 0
     scale: float = 1.0
     offset: float = 0.0
-    packing: Packing | None = None
+    packing: BitPacking | None = None
 
     @property
     def marks(self) -> bool:
@@ -188,7 +188,7 @@ def _filter(
     codec: NumcodecsCodec, encoded_nbytes: int, decoded_nbytes: int, array_dtype: np.dtype[Any] | None
 ) -> Filter | None:
     if codec.id == "packbits":
-        packing = Packing(from_highest=True, body_at=1, padding_at=0)
+        packing = BitPacking(from_highest=True, body_at=1, padding_at=0)
         return Filter("unpack_bits", _BYTE, np.dtype("?"), encoded_nbytes, decoded_nbytes, packing=packing)
     if codec.id not in ("astype", "delta", "fixedscaleoffset", "quantize"):
         return None
@@ -231,7 +231,7 @@ def _unpacked(codec: PackbitsCodec, encoded_nbytes: int, decoded: ArrayRepresent
         # then, and some writers omit the byte.
         stored = Filter("convert", unit, unit, decoded.nbytes, decoded.nbytes)
         return stored if codec.padding_encoding == "none" else None
-    packing = Packing(
+    packing = BitPacking(
         kept=kept,
         first_bit=first,
         sign_stop=width if kind_of(part) in "imM" else 0,

@@ -93,7 +93,7 @@ class Rates:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Work:
+class RoutedWork:
     """The work of a read.
 
     Attributes
@@ -189,7 +189,7 @@ _DEFAULT_RATES: Final = Rates(
 )
 
 
-def choose(work: Work, rates: Rates, decode: Decode = "auto") -> Route:
+def choose(work: RoutedWork, rates: Rates, decode: Decode = "auto") -> Route:
     """Choose where a read is decoded.
 
     Uncompressed chunks always go to the device as they are: they only have to be placed.
@@ -251,7 +251,7 @@ def route(
     nbytes = _framed_nbytes(decoding)
     if waves is None:
         waves = wave_plan.usual_waves(chunks, nbytes, frames.count)
-    work = Work(
+    work = RoutedWork(
         algorithm=algorithm,
         chunks=chunks,
         frames=chunks * frames.count,
@@ -352,7 +352,7 @@ def _is_split(cname: str, typesize: int, block: int) -> bool:
     return cname != "zstd" and typesize <= _MAX_SPLIT_TYPESIZE and block // typesize >= _MIN_BUFFER_BYTES
 
 
-def _gpu_seconds(work: Work, rates: Rates) -> float:
+def _gpu_seconds(work: RoutedWork, rates: Rates) -> float:
     encoded = work.encoded_nbytes
     compressed = work.algorithm is not None and work.frames > 0
     if encoded is None:
@@ -370,7 +370,7 @@ def _gpu_seconds(work: Work, rates: Rates) -> float:
     return waves * rates.launch_seconds + max(copy, decode) + min(copy, decode) / waves
 
 
-def _waves(work: Work) -> int:
+def _waves(work: RoutedWork) -> int:
     """Return the number of waves that the engine divides the chunks into; it never divides a chunk."""
     if not work.chunks:
         return 1
@@ -378,7 +378,7 @@ def _waves(work: Work) -> int:
     return -(-work.chunks // max(1, work.wave_nbytes // chunk_nbytes))
 
 
-def _cpu_seconds(work: Work, rates: Rates) -> float:
+def _cpu_seconds(work: RoutedWork, rates: Rates) -> float:
     busy = max(1, min(work.threads, work.chunks))
     decode = work.filter_seconds / busy
     if work.algorithm is not None and work.frames:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from ...codecs.codec import Codec
-    from ..format import ReadOptions
+    from ..format import ParseOptions
     from ..layout import Layout
     from ..model import ArrayMetadata, GroupMetadata, NodeMetadata, ZarrFormat
 
@@ -57,7 +57,7 @@ class N5(Format):
         return "group" if parse.VERSION in document else None
 
     def parse_node(
-        self, path: str, found: Mapping[str, bytes], options: ReadOptions, layout: Layout | None = None
+        self, path: str, found: Mapping[str, bytes], options: ParseOptions, layout: Layout | None = None
     ) -> NodeMetadata | None:
         key = join_path(path, parse.ATTRIBUTES)
         if key not in found:

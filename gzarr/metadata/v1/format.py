@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from ..format import ReadOptions
+    from ..format import ParseOptions
     from ..layout import Layout
     from ..model import ArrayMetadata, ZarrFormat
 
@@ -46,7 +46,7 @@ class V1(Format):
         return _MARK in found.get(join_path(path, parse.META), b"")
 
     def parse_node(
-        self, path: str, found: Mapping[str, bytes], options: ReadOptions, layout: Layout | None = None
+        self, path: str, found: Mapping[str, bytes], options: ParseOptions, layout: Layout | None = None
     ) -> ArrayMetadata | None:
         key, attributes_key = self.keys(path)
         if key not in found:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from ...codecs.codec import Codec
-    from ..format import ReadOptions
+    from ..format import ParseOptions
     from ..layout import Layout
     from ..model import NodeMetadata, ZarrFormat
 
@@ -49,7 +49,7 @@ class V2(Format):
         return "array" if array in found else "group" if group in found else None
 
     def parse_node(
-        self, path: str, found: Mapping[str, bytes], options: ReadOptions, layout: Layout | None = None
+        self, path: str, found: Mapping[str, bytes], options: ParseOptions, layout: Layout | None = None
     ) -> NodeMetadata | None:
         keys = dict(zip(self.document_names, self.keys(path), strict=True))
         documents = {name: load_document(found[key], key) for name, key in keys.items() if key in found}
@@ -75,7 +75,7 @@ class V2(Format):
         return replace(metadata, consolidated=nodes) if isinstance(metadata, GroupMetadata) else metadata
 
     def _parse_consolidated(
-        self, key: str, index: dict[str, Any], options: ReadOptions, *, required: bool
+        self, key: str, index: dict[str, Any], options: ParseOptions, *, required: bool
     ) -> dict[str, NodeMetadata | MetadataError] | None:
         with error_at(key):
             try:

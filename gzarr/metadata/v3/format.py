@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from ..chunk_grid import ChunkGrid
-    from ..format import ReadOptions
+    from ..format import ParseOptions
     from ..layout import Layout
     from ..model import GroupMetadata, NodeMetadata, ZarrFormat
 
@@ -62,7 +62,7 @@ class V3(Format):
         return "array" if document.get("node_type") == "array" else "group"
 
     def parse_node(
-        self, path: str, found: Mapping[str, bytes], options: ReadOptions, layout: Layout | None = None
+        self, path: str, found: Mapping[str, bytes], options: ParseOptions, layout: Layout | None = None
     ) -> NodeMetadata | None:
         (key,) = self.keys(path)
         if key not in found:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from ...codecs.codec import Codec
-    from ..format import ReadOptions
+    from ..format import ParseOptions
     from ..model import ArrayMetadata, GroupMetadata, NodeMetadata, ZarrFormat
 
 # Part of every entry point and of few other documents: documents without it need not be parsed.
@@ -76,7 +76,7 @@ class V3Draft(Format):
         return "group" if key in found and is_entry_point(load_document(found[key], key)) else None
 
     def parse_node(
-        self, path: str, found: Mapping[str, bytes], options: ReadOptions, layout: Layout | None = None
+        self, path: str, found: Mapping[str, bytes], options: ParseOptions, layout: Layout | None = None
     ) -> NodeMetadata | None:
         assert layout is not None
         below = layout.relative(path)

@@ -26,12 +26,13 @@ from .model import (
     Window,
 )
 from .parse import parse
-from .problems import Problem
+from .problems import BrokenRule
 
 __all__ = [
     "VERSIONS",
     "Acquisition",
     "Axis",
+    "BrokenRule",
     "Channel",
     "CoordinateSystem",
     "Dataset",
@@ -43,7 +44,6 @@ __all__ = [
     "OmeMetadata",
     "Omero",
     "PlateMetadata",
-    "Problem",
     "Scale",
     "Transform",
     "Translation",

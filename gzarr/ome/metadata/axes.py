@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from .model import Version
-    from .problems import Level, Part
+    from .problems import DocumentPart, Level
 
 # Axes of versions before 0.3.
 _DEFAULT: Final = ("t", "c", "z", "y", "x")
 _DEFAULT_TYPES: Final = {"t": "time", "c": "channel", "z": "space", "y": "space", "x": "space"}
 
 
-def axes_of(part: Part, version: Version) -> tuple[Axis, ...]:
+def axes_of(part: DocumentPart, version: Version) -> tuple[Axis, ...]:
     """Return axes; names that are equal are an error, other broken rules are noted."""
     items = part.items(1, 5, unique=True)
     if version in ("0.4", "0.5") and len(items) < 2:
@@ -48,7 +48,7 @@ def _rank(kind: str | None) -> int:
     return {"time": 0, "space": 2}.get(kind or "", 1)
 
 
-def _axis(part: Part, version: Version) -> Axis:
+def _axis(part: DocumentPart, version: Version) -> Axis:
     if version == "0.3" and isinstance(part.value, str):
         name = part.string()
         return Axis(name, _DEFAULT_TYPES.get(name))
@@ -70,7 +70,7 @@ def _axis(part: Part, version: Version) -> Axis:
     )
 
 
-def _unit(part: Part, kind: str | None, level: Level) -> str:
+def _unit(part: DocumentPart, kind: str | None, level: Level) -> str:
     if not isinstance(part.value, str):
         raise part.wrong("the name of a unit", level)
     known = {"space": SPACE_UNITS, "time": TIME_UNITS}.get(kind or "")

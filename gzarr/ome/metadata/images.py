@@ -25,17 +25,17 @@ from .systems import coordinate_systems, further_transforms, transforms_of_level
 
 if TYPE_CHECKING:
     from .model import Axis, CoordinateSystem, Transform, Version
-    from .problems import Level, Part
+    from .problems import DocumentPart, Level
 
 _COLOR: Final = re.compile(r"[0-9A-Fa-f]{6}")
 
 
-def multiscales(part: Part, version: Version) -> tuple[Multiscale, ...]:
+def multiscales(part: DocumentPart, version: Version) -> tuple[Multiscale, ...]:
     """Return the images of ``multiscales``; one that cannot be read is an error."""
     return tuple(_multiscale(item.object(), version) for item in part.items(1, unique=True))
 
 
-def _multiscale(part: Part, version: Version) -> Multiscale:
+def _multiscale(part: DocumentPart, version: Version) -> Multiscale:
     systems: tuple[CoordinateSystem, ...] = ()
     further: tuple[UnknownTransform, ...] = ()
     if version == "0.6":
@@ -66,7 +66,7 @@ def _multiscale(part: Part, version: Version) -> Multiscale:
     )
 
 
-def _check_version(part: Part, version: Version) -> None:
+def _check_version(part: DocumentPart, version: Version) -> None:
     if part.value != version:
         part.note(f"expected {version!r}, as everything else here is of that version")
 
@@ -74,7 +74,7 @@ def _check_version(part: Part, version: Version) -> None:
 # -- axes
 
 
-def _axes(part: Part, version: Version) -> tuple[Axis, ...] | None:
+def _axes(part: DocumentPart, version: Version) -> tuple[Axis, ...] | None:
     if "axes" not in part:
         # Files written between two versions lack them; the arrays say how many there are.
         if version >= "0.3":
@@ -86,11 +86,11 @@ def _axes(part: Part, version: Version) -> tuple[Axis, ...] | None:
 # -- levels
 
 
-def _datasets(part: Part, version: Version, ndim: int | None) -> tuple[Dataset, ...]:
+def _datasets(part: DocumentPart, version: Version, ndim: int | None) -> tuple[Dataset, ...]:
     return tuple(_dataset(item.object(), version, ndim) for item in part.items(1))
 
 
-def _dataset(part: Part, version: Version, ndim: int | None) -> Dataset:
+def _dataset(part: DocumentPart, version: Version, ndim: int | None) -> Dataset:
     path = part.needed("path", lambda path: path.string())
     if "coordinateTransformations" not in part:
         if version >= "0.4":
@@ -99,7 +99,7 @@ def _dataset(part: Part, version: Version, ndim: int | None) -> Dataset:
     return Dataset(path, _transforms(part.at("coordinateTransformations"), version, ndim))
 
 
-def _transforms(part: Part, version: Version, ndim: int | None) -> tuple[Transform, ...]:
+def _transforms(part: DocumentPart, version: Version, ndim: int | None) -> tuple[Transform, ...]:
     """Return transformations up to version 0.5: one scale, and perhaps a translation after it.
 
     What cannot be understood is kept: the elements can be read without it.
@@ -119,7 +119,7 @@ def _transforms(part: Part, version: Version, ndim: int | None) -> tuple[Transfo
     return found
 
 
-def _transform(part: Part, version: Version, ndim: int | None) -> Transform:
+def _transform(part: DocumentPart, version: Version, ndim: int | None) -> Transform:
     try:
         return _understood(part.object(), version, ndim)
     except MetadataError:
@@ -127,7 +127,7 @@ def _transform(part: Part, version: Version, ndim: int | None) -> Transform:
         return UnknownTransform(kind if isinstance(kind, str) else None, part.value)
 
 
-def _understood(part: Part, version: Version, ndim: int | None) -> Transform:
+def _understood(part: DocumentPart, version: Version, ndim: int | None) -> Transform:
     kind = part.value.get("type")
     if kind == "identity":
         part.note("expected a transformation of type 'scale' or 'translation', got 'identity'")
@@ -149,7 +149,7 @@ def _understood(part: Part, version: Version, ndim: int | None) -> Transform:
     return Scale(numbers)
 
 
-def vector(part: Part) -> tuple[float, ...]:
+def vector(part: DocumentPart) -> tuple[float, ...]:
     """Return an array of numbers."""
     return tuple(item.number() for item in part.items())
 
@@ -157,14 +157,14 @@ def vector(part: Part) -> tuple[float, ...]:
 # -- channels and labels
 
 
-def omero(part: Part, version: Version) -> Omero:
+def omero(part: DocumentPart, version: Version) -> Omero:
     """Return the ``omero`` object; a channel with a wrong member loses only that member."""
     channels = part.object().needed("channels", lambda items: items.items())
     extra = {name: value for name, value in part.value.items() if name != "channels"}
     return Omero(tuple(_channel(item, version) for item in channels), extra)
 
 
-def _channel(part: Part, version: Version) -> Channel:
+def _channel(part: DocumentPart, version: Version) -> Channel:
     try:
         part.object()
     except MetadataError:
@@ -183,20 +183,20 @@ def _channel(part: Part, version: Version) -> Channel:
     )
 
 
-def _color(part: Part) -> str:
+def _color(part: DocumentPart) -> str:
     color = part.string()
     if not _COLOR.fullmatch(color):
         part.note("expected six hexadecimal digits", "should")
     return color
 
 
-def _window(part: Part) -> Window:
+def _window(part: DocumentPart) -> Window:
     part.object()
     start, end, low, high = (part.needed(name, lambda n: n.number()) for name in ("start", "end", "min", "max"))
     return Window(start, end, low, high)
 
 
-def image_label(part: Part, version: Version) -> ImageLabel:
+def image_label(part: DocumentPart, version: Version) -> ImageLabel:
     """Return the ``image-label`` object."""
     if version == "0.4" and "version" in part.object():
         _check_version(part.at("version"), version)
@@ -210,13 +210,13 @@ def image_label(part: Part, version: Version) -> ImageLabel:
     return ImageLabel(colors or (), properties or (), source)
 
 
-def _label_color(part: Part) -> LabelColor:
+def _label_color(part: DocumentPart) -> LabelColor:
     value = part.object().needed("label-value", _label_value)
     rgba = part.optional("rgba", _rgba)
     return LabelColor(value, rgba)
 
 
-def _label_value(part: Part) -> int | float:
+def _label_value(part: DocumentPart) -> int | float:
     """Return a label: labels of 64 bits are not exact as floats."""
     number = part.number()
     if isinstance(part.value, int):
@@ -224,7 +224,7 @@ def _label_value(part: Part) -> int | float:
     return int(number) if number.is_integer() else number
 
 
-def _rgba(part: Part) -> tuple[int, int, int, int]:
+def _rgba(part: DocumentPart) -> tuple[int, int, int, int]:
     items = part.items()
     if len(items) != 4:
         raise part.wrong("4 integers: red, green, blue, alpha")
@@ -232,6 +232,6 @@ def _rgba(part: Part) -> tuple[int, int, int, int]:
     return red, green, blue, alpha
 
 
-def _property(part: Part) -> dict[str, Any]:
+def _property(part: DocumentPart) -> dict[str, Any]:
     part.object().needed("label-value", lambda number: number.integer())
     return dict(part.value)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ...errors import MetadataError
-    from .problems import Problem
+    from .problems import BrokenRule
 
 Version: TypeAlias = Literal["0.1", "0.2", "0.3", "0.4", "0.5", "0.6"]
 #: All versions that are read, oldest first.
@@ -303,7 +303,7 @@ class OmeMetadata:
     layout: int | None = None
     series: tuple[str, ...] | None = None
     scene: Any = None
-    problems: tuple[Problem, ...] = field(default=(), compare=False)
+    problems: tuple[BrokenRule, ...] = field(default=(), compare=False)
     errors: Mapping[str, MetadataError] = field(default_factory=dict, compare=False)
 
     @property

@@ -13,7 +13,7 @@ from ...documents.json import quote
 from ...errors import MetadataError
 from . import images, plates
 from .model import VERSIONS, OmeMetadata
-from .problems import Part, Problem
+from .problems import BrokenRule, DocumentPart
 from .systems import coordinate_systems, further_transforms
 
 if TYPE_CHECKING:
@@ -59,13 +59,13 @@ def parse(
     -------
     The metadata. Its ``problems`` are the broken rules, its ``errors`` the parts that could not be read.
     """
-    found: list[Problem] = []
-    root, rules = _root(Part(dict(attributes), "$", found), version)
+    found: list[BrokenRule] = []
+    root, rules = _root(DocumentPart(dict(attributes), "$", found), version)
     if zarr_format in (2, 3) and not _empty(root):
         expected = 2 if rules <= "0.4" else 3
         if zarr_format != expected:
             text = f"version {rules} is for version {expected} of Zarr, and this group is of version {zarr_format}"
-            found.append(Problem("$", text, "text"))
+            found.append(BrokenRule("$", text, "text"))
     errors: dict[str, MetadataError] = {}
 
     def section(name: str, read: Any) -> Any:
@@ -95,11 +95,11 @@ def parse(
     )
 
 
-def _empty(root: Part) -> bool:
+def _empty(root: DocumentPart) -> bool:
     return not any(name in root for name in (*_KINDS.values(), "labels", "omero"))
 
 
-def _root(part: Part, wanted: Version | None) -> tuple[Part, Version]:
+def _root(part: DocumentPart, wanted: Version | None) -> tuple[DocumentPart, Version]:
     """Return the object that holds the metadata, and the version of its rules."""
     if wanted is None:
         if "ome" not in part:
@@ -109,7 +109,7 @@ def _root(part: Part, wanted: Version | None) -> tuple[Part, Version]:
         return part, wanted
     else:
         wanted_below = wanted
-    nothing = Part({}, "$.ome", part.found)
+    nothing = DocumentPart({}, "$.ome", part.found)
     if "ome" not in part:
         part.note("lacks 'ome'")
         return nothing, wanted or "0.5"
@@ -120,7 +120,7 @@ def _root(part: Part, wanted: Version | None) -> tuple[Part, Version]:
     return root, _version_below(root, wanted_below)
 
 
-def _version_at_top(part: Part) -> Version:
+def _version_at_top(part: DocumentPart) -> Version:
     """Return the version of a document of 0.1 to 0.4: any object may name it, or none."""
     for name in ("multiscales", "plate", "well", "image-label"):
         if name in part:
@@ -128,7 +128,7 @@ def _version_at_top(part: Part) -> Version:
             if name == "multiscales":
                 if not isinstance(holder.value, list | tuple) or not holder.value:
                     continue
-                holder = Part(holder.value[0], f"{holder.json_path}[0]", part.found)
+                holder = DocumentPart(holder.value[0], f"{holder.json_path}[0]", part.found)
             if "version" in holder:
                 text = holder.value["version"]
                 if text in VERSIONS[:4]:
@@ -138,7 +138,7 @@ def _version_at_top(part: Part) -> Version:
     return "0.4"
 
 
-def _version_below(root: Part, wanted: Version | None) -> Version:
+def _version_below(root: DocumentPart, wanted: Version | None) -> Version:
     known = (*VERSIONS[4:], "0.6rc0")
     text = root.value.get("version")
     if "version" not in root:
@@ -159,7 +159,7 @@ def _version_below(root: Part, wanted: Version | None) -> Version:
     return "0.6" if isinstance(first, dict) and "coordinateSystems" in first else "0.5"
 
 
-def _scene(part: Part) -> Any:
+def _scene(part: DocumentPart) -> Any:
     part.object().optional("coordinateSystems", coordinate_systems)
     part.needed("coordinateTransformations", partial(further_transforms, scene=True))
     return part.value

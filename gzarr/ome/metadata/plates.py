@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from .model import Version
-    from .problems import Level, Part
+    from .problems import DocumentPart, Level
 
 _ALPHANUMERIC: Final = re.compile(r"[A-Za-z0-9]+")
 _WELL_PATH: Final = re.compile(r"[A-Za-z0-9]+/[A-Za-z0-9]+")
@@ -22,7 +22,7 @@ _WELL_PATH: Final = re.compile(r"[A-Za-z0-9]+/[A-Za-z0-9]+")
 _NODE_NAME: Final = re.compile(r"(?!__)(?!\.+$)[A-Za-z0-9_.-]+")
 
 
-def plate(part: Part, version: Version) -> PlateMetadata:
+def plate(part: DocumentPart, version: Version) -> PlateMetadata:
     """Return the ``plate`` object; a well that cannot be read is left out."""
     part.object()
     _check_version(part, version)
@@ -46,14 +46,14 @@ def plate(part: Part, version: Version) -> PlateMetadata:
     )
 
 
-def _check_version(part: Part, version: Version) -> None:
+def _check_version(part: DocumentPart, version: Version) -> None:
     if version < "0.5":
         part.expect("version", "strict")
         if "version" in part and part.value["version"] != version:
             part.at("version").note(f"expected {version!r}, as everything else here is of that version")
 
 
-def _names(part: Part) -> tuple[str, ...]:
+def _names(part: DocumentPart) -> tuple[str, ...]:
     """Return the names of rows or columns."""
     items = part.items(unique=True)
     if not items:
@@ -64,20 +64,20 @@ def _names(part: Part) -> tuple[str, ...]:
     return names
 
 
-def _alphanumeric(part: Part) -> str:
+def _alphanumeric(part: DocumentPart) -> str:
     name = part.string()
     if not _ALPHANUMERIC.fullmatch(name):
         part.note("expected letters and digits only")
     return name
 
 
-def _some(part: Part, read: Callable[[Part], WellEntry]) -> tuple[WellEntry, ...]:
+def _some(part: DocumentPart, read: Callable[[DocumentPart], WellEntry]) -> tuple[WellEntry, ...]:
     if isinstance(part.value, list | tuple) and not part.value:
         part.note("expected at least 1 item")
     return tuple(part.readable(read, unique=True))
 
 
-def _well_entry(part: Part, version: Version, rows: tuple[str, ...], columns: tuple[str, ...]) -> WellEntry:
+def _well_entry(part: DocumentPart, version: Version, rows: tuple[str, ...], columns: tuple[str, ...]) -> WellEntry:
     path = part.object().needed("path", lambda text: text.string())
     if not _WELL_PATH.fullmatch(path):
         part.at("path").note("expected the names of a row and a column with a slash between them")
@@ -91,7 +91,7 @@ def _well_entry(part: Part, version: Version, rows: tuple[str, ...], columns: tu
     return WellEntry(path, row, column)
 
 
-def _index(part: Part, name: str, version: Version, names: tuple[str, ...], in_path: str) -> int:
+def _index(part: DocumentPart, name: str, version: Version, names: tuple[str, ...], in_path: str) -> int:
     """Return the index of a well's row or column; without one, what the path says."""
     index = part.optional(name, lambda number: number.integer(0))
     if index is not None:
@@ -105,7 +105,7 @@ def _index(part: Part, name: str, version: Version, names: tuple[str, ...], in_p
     return names.index(in_path)
 
 
-def _acquisition(part: Part) -> Acquisition:
+def _acquisition(part: DocumentPart) -> Acquisition:
     for name in ("name", "maximumfieldcount"):
         part.object().expect(name, "strict")
     return Acquisition(
@@ -118,7 +118,7 @@ def _acquisition(part: Part) -> Acquisition:
     )
 
 
-def well(part: Part, version: Version) -> WellMetadata:
+def well(part: DocumentPart, version: Version) -> WellMetadata:
     """Return the ``well`` object; a field that cannot be read is left out."""
     part.object()
     _check_version(part, version)
@@ -130,7 +130,7 @@ def well(part: Part, version: Version) -> WellMetadata:
     return WellMetadata(fields)
 
 
-def _field(part: Part, version: Version) -> FieldEntry:
+def _field(part: DocumentPart, version: Version) -> FieldEntry:
     path = part.object().needed("path", lambda text: text.string())
     if not (_NODE_NAME if version == "0.6" else _ALPHANUMERIC).fullmatch(path):
         expected = "a name of a node" if version == "0.6" else "letters and digits only"
@@ -138,7 +138,7 @@ def _field(part: Part, version: Version) -> FieldEntry:
     return FieldEntry(path, part.optional("acquisition", lambda number: number.integer()))
 
 
-def paths(part: Part) -> tuple[str, ...]:
+def paths(part: DocumentPart) -> tuple[str, ...]:
     """Return paths, of label images or of the images of a collection."""
     found = tuple(part.readable(lambda item: item.string()))
     if len(set(found)) < len(found):
@@ -146,7 +146,7 @@ def paths(part: Part) -> tuple[str, ...]:
     return found
 
 
-def layout(part: Part) -> int:
+def layout(part: DocumentPart) -> int:
     """Return the number of bioformats2raw's layout."""
     number = part.integer()
     if number != 3:

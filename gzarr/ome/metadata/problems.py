@@ -1,7 +1,8 @@
 """Checked access to untrusted JSON, which records each broken rule and goes on where it can.
 
-A :class:`Part` is a JSON value with its place. Reading a part that is needed and wrong raises :class:`MetadataError`;
-one that is not needed is left out. Either way the broken rule is among the problems of the document.
+A :class:`DocumentPart` is a JSON value with its place. Reading a part that is needed and wrong raises
+:class:`MetadataError`; one that is not needed is left out. Either way the broken rule is among the problems of the
+document.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ MAX_KEPT: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class BrokenRule:
     """A rule of the specification that a document breaks.
 
     Attributes
@@ -54,17 +55,17 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class DocumentPart:
     """A JSON value, its place in the document, and the problems found so far."""
 
     value: Any
     json_path: str
-    found: list[Problem]
+    found: list[BrokenRule]
 
     def note(self, text: str, level: Level = "schema") -> None:
         """Record a broken rule."""
         if len(self.found) < MAX_KEPT:
-            self.found.append(Problem(self.json_path, text, level))
+            self.found.append(BrokenRule(self.json_path, text, level))
 
     def wrong(self, expected: str, level: Level = "schema") -> MetadataError:
         """Record that the value is not what was expected; return the error."""
@@ -72,11 +73,11 @@ class Part:
         self.note(text, level)
         return MetadataError(text, json_path=self.json_path)
 
-    def at(self, name: str) -> Part:
+    def at(self, name: str) -> DocumentPart:
         """Return a member that is there."""
-        return Part(self.value[name], f"{self.json_path}.{name}", self.found)
+        return DocumentPart(self.value[name], f"{self.json_path}.{name}", self.found)
 
-    def object(self) -> Part:
+    def object(self) -> DocumentPart:
         """Return the part itself, which must be an object."""
         if not isinstance(self.value, dict):
             raise self.wrong("an object")
@@ -85,7 +86,7 @@ class Part:
     def __contains__(self, name: str) -> bool:
         return isinstance(self.value, dict) and name in self.value
 
-    def needed(self, name: str, read: Callable[[Part], T], level: Level = "schema") -> T:
+    def needed(self, name: str, read: Callable[[DocumentPart], T], level: Level = "schema") -> T:
         """Return a member that must be there and be right."""
         if name not in self:
             text = f"lacks {name!r}"
@@ -93,7 +94,7 @@ class Part:
             raise MetadataError(text, json_path=self.json_path)
         return read(self.at(name))
 
-    def optional(self, name: str, read: Callable[[Part], T]) -> T | None:
+    def optional(self, name: str, read: Callable[[DocumentPart], T]) -> T | None:
         """Return a member, or None if it is absent or wrong."""
         if name not in self:
             return None
@@ -107,7 +108,7 @@ class Part:
         if name not in self:
             self.note(f"lacks {name!r}", level)
 
-    def items(self, least: int = 0, most: int | None = None, *, unique: bool = False) -> list[Part]:
+    def items(self, least: int = 0, most: int | None = None, *, unique: bool = False) -> list[DocumentPart]:
         """Return the items of an array; a wrong number of them, and equal ones, are noted."""
         if not isinstance(self.value, list | tuple):
             raise self.wrong("an array")
@@ -117,9 +118,9 @@ class Part:
             self.note(f"expected at most {most} items, got {len(self.value)}")
         if unique and len(set(map(_canonical, self.value))) < len(self.value):
             self.note("expected items that all differ")
-        return [Part(value, f"{self.json_path}[{i}]", self.found) for i, value in enumerate(self.value)]
+        return [DocumentPart(value, f"{self.json_path}[{i}]", self.found) for i, value in enumerate(self.value)]
 
-    def readable(self, read: Callable[[Part], T], least: int = 0, *, unique: bool = False) -> Iterator[T]:
+    def readable(self, read: Callable[[DocumentPart], T], least: int = 0, *, unique: bool = False) -> Iterator[T]:
         """Yield the items of an array that can be read."""
         for item in self.items(least, unique=unique):
             try:

@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from .model import Axis, Transform
-    from .problems import Level, Part
+    from .problems import DocumentPart, Level
 
 #: Sequences nested deeper are refused.
 _MAX_NESTED: Final = 16
 
 
-def coordinate_systems(part: Part) -> tuple[CoordinateSystem, ...]:
+def coordinate_systems(part: DocumentPart) -> tuple[CoordinateSystem, ...]:
     """Return the coordinate systems of an image or a scene."""
     found = tuple(_system(item) for item in part.items(1))
     if len({system.name for system in found}) < len(found):
@@ -31,7 +31,7 @@ def coordinate_systems(part: Part) -> tuple[CoordinateSystem, ...]:
     return found
 
 
-def _system(part: Part) -> CoordinateSystem:
+def _system(part: DocumentPart) -> CoordinateSystem:
     name = part.object().needed("name", lambda text: text.string())
     if not name:
         part.at("name").note("expected a name that is not empty")
@@ -39,7 +39,7 @@ def _system(part: Part) -> CoordinateSystem:
 
 
 def transforms_of_level(
-    part: Part, systems: tuple[CoordinateSystem, ...]
+    part: DocumentPart, systems: tuple[CoordinateSystem, ...]
 ) -> tuple[tuple[Dataset, ...], tuple[Axis, ...] | None]:
     """Return the levels of an image, and the axes of the coordinate system that they are in."""
     read = [_dataset(item.object(), systems) for item in part.needed("datasets", lambda items: items.items(1))]
@@ -52,7 +52,7 @@ def transforms_of_level(
     return tuple(dataset for dataset, _ in read), axes
 
 
-def _dataset(part: Part, systems: tuple[CoordinateSystem, ...]) -> tuple[Dataset, str | None]:
+def _dataset(part: DocumentPart, systems: tuple[CoordinateSystem, ...]) -> tuple[Dataset, str | None]:
     path = part.needed("path", lambda text: text.string())
     items = part.needed("coordinateTransformations", lambda items: items.items(1, unique=True))
     if len(items) != 1:
@@ -68,7 +68,7 @@ def _dataset(part: Part, systems: tuple[CoordinateSystem, ...]) -> tuple[Dataset
     return Dataset(path, _of_level(only, ndim)), output
 
 
-def _reference(part: Part, name: str, member: str) -> str | None:
+def _reference(part: DocumentPart, name: str, member: str) -> str | None:
     """Return the name or path that ``input`` or ``output`` refers to; note what is wrong."""
     if name not in part:
         part.note(f"lacks {name!r}")
@@ -83,7 +83,7 @@ def _reference(part: Part, name: str, member: str) -> str | None:
         return None
 
 
-def _of_level(part: Part, ndim: int | None) -> tuple[Transform, ...]:
+def _of_level(part: DocumentPart, ndim: int | None) -> tuple[Transform, ...]:
     """Return a scale, an identity, or a scale and a translation."""
     part.optional("name", lambda text: text.string())
     kind = part.value.get("type")
@@ -108,7 +108,7 @@ def _of_level(part: Part, ndim: int | None) -> tuple[Transform, ...]:
     return (UnknownTransform(kind if isinstance(kind, str) else None, part.value),)
 
 
-def _simple(part: Part, ndim: int | None) -> Transform:
+def _simple(part: DocumentPart, ndim: int | None) -> Transform:
     kind = part.value["type"]
     if kind == "identity":
         return Identity()
@@ -118,11 +118,11 @@ def _simple(part: Part, ndim: int | None) -> Transform:
     return Scale(numbers) if kind == "scale" else Translation(numbers)
 
 
-def _vector(part: Part) -> tuple[float, ...]:
+def _vector(part: DocumentPart) -> tuple[float, ...]:
     return tuple(item.number() for item in part.items())
 
 
-def _positive(part: Part) -> tuple[float, ...]:
+def _positive(part: DocumentPart) -> tuple[float, ...]:
     numbers = _vector(part)
     if any(number <= 0 for number in numbers):
         part.note("expected numbers above 0")
@@ -132,7 +132,7 @@ def _positive(part: Part) -> tuple[float, ...]:
 # -- transformations that are only checked
 
 
-def further_transforms(part: Part, *, scene: bool = False) -> tuple[UnknownTransform, ...]:
+def further_transforms(part: DocumentPart, *, scene: bool = False) -> tuple[UnknownTransform, ...]:
     """Return the transformations between coordinate systems, as they are."""
     found = []
     for item in part.items(1):
@@ -147,12 +147,12 @@ def further_transforms(part: Part, *, scene: bool = False) -> tuple[UnknownTrans
     return tuple(found)
 
 
-def _known_members(part: Part) -> None:
+def _known_members(part: DocumentPart) -> None:
     if set(part.value) - {"name", "path"}:
         part.note("expected no members but 'name' and 'path'")
 
 
-def check_transform(part: Part, depth: int = 0) -> None:
+def check_transform(part: DocumentPart, depth: int = 0) -> None:
     """Note what is wrong in a transformation of any type."""
     try:
         kind = part.object().needed("type", lambda text: text.string())
@@ -168,24 +168,24 @@ def check_transform(part: Part, depth: int = 0) -> None:
         return
 
 
-def _indexes(part: Part, least: int, most: int) -> None:
+def _indexes(part: DocumentPart, least: int, most: int) -> None:
     items = part.items(least, most, unique=True)
     for item in items:
         item.integer(0, 4)
 
 
-def _check_map_axis(part: Part, depth: int) -> None:
+def _check_map_axis(part: DocumentPart, depth: int) -> None:
     part.needed("mapAxis", lambda items: _indexes(items, 2, 5))
 
 
-def _check_project_axis(part: Part, depth: int) -> None:
+def _check_project_axis(part: DocumentPart, depth: int) -> None:
     if not ("droppedInputs" in part or "createdOutputs" in part):
         part.note("lacks 'droppedInputs' or 'createdOutputs'")
     for name in ("droppedInputs", "createdOutputs"):
         part.optional(name, lambda items: _indexes(items, 1, 3))
 
 
-def _check_matrix(part: Part, depth: int) -> None:
+def _check_matrix(part: DocumentPart, depth: int) -> None:
     """Check an affine transformation or a rotation: either a matrix or the path of one."""
     kind = part.value["type"]
     with_path = isinstance(part.value.get("path"), str)
@@ -204,24 +204,24 @@ def _check_matrix(part: Part, depth: int) -> None:
         part.note(f"expected {kind!r} or 'path', not both")
 
 
-def _check_pair(part: Part, depth: int) -> None:
+def _check_pair(part: DocumentPart, depth: int) -> None:
     for name in ("forward", "inverse"):
         part.needed(name, lambda inner: check_transform(inner, depth + 1))
 
 
-def _check_sequence(part: Part, depth: int) -> None:
+def _check_sequence(part: DocumentPart, depth: int) -> None:
     for item in part.needed("transformations", lambda items: items.items()):
         check_transform(item, depth + 1)
 
 
-def _check_by_dimension(part: Part, depth: int) -> None:
+def _check_by_dimension(part: DocumentPart, depth: int) -> None:
     for item in part.needed("transformations", lambda items: items.items()):
         item.object().needed("transformation", lambda inner: check_transform(inner, depth + 1))
         for name in ("inputAxes", "outputAxes"):
             item.needed(name, _vector)
 
 
-def _check_field(part: Part, depth: int) -> None:
+def _check_field(part: DocumentPart, depth: int) -> None:
     part.needed("path", lambda text: text.string())
     if "interpolation" in part and part.value["interpolation"] not in ("nearest", "linear", "cubic"):
         part.at("interpolation").note("expected 'nearest', 'linear' or 'cubic'")

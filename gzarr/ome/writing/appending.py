@@ -31,7 +31,7 @@ from .building import DEFAULT_BUDGET_BYTES, on_device_of
 from .downsample import METHODS, cells_of, check_method, downsample_into
 from .existing import factors_of
 from .new_image import device_of
-from .new_levels import Layout, Work, new_level
+from .new_levels import LevelLayout, LevelWork, new_level
 from .plan import LevelShape
 
 if TYPE_CHECKING:
@@ -202,7 +202,9 @@ def _in_memory(shape: Shape, first: Array) -> Array:
     """Return an array in memory, with the type and the chunks of another one."""
     options = {"codecs": [], "zarr_format": 3}
     # Its path is that of level 0, for messages.
-    return new_level(MemoryStore(), first.path, shape, first.dtype, Layout(first.chunks, None, options), first.device)
+    return new_level(
+        MemoryStore(), first.path, shape, first.dtype, LevelLayout(first.chunks, None, options), first.device
+    )
 
 
 def _made(block: Any, arrays: Sequence[Array], series: _Series, level: int, last: int | None = None) -> list[Any]:
@@ -253,7 +255,7 @@ def _smoothed(block: Any, arrays: Sequence[Array], plan: Sequence[LevelShape]) -
     source, *targets = [_in_memory(shape, first) for shape in (tuple(block.shape), *(level.shape for level in plan))]
     if block.size:
         source[...] = block
-        for _ in Work(source, None, plan, targets, method="gaussian", budget_bytes=DEFAULT_BUDGET_BYTES).steps():
+        for _ in LevelWork(source, None, plan, targets, method="gaussian", budget_bytes=DEFAULT_BUDGET_BYTES).steps():
             pass
     return [target[...] for target in targets]
 

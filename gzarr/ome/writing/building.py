@@ -21,7 +21,7 @@ from ...arrays.view import ArrayView
 from ...blocks import workers
 from ...engines import pool
 from .downsample import cells_of, downsample_into
-from .plan import Grid, in_order
+from .plan import PlannedGrid, in_order
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -35,7 +35,7 @@ _BOX_BYTES: Final = 4 << 20
 
 
 @dataclass(frozen=True)
-class Source:
+class LevelSource:
     """What level 0 is read from.
 
     Attributes
@@ -85,7 +85,7 @@ class Buffers(threading.local):
         return self._memory[:nbytes].view(dtype).reshape(shape)
 
 
-class _Part:
+class _PartOfLevel:
     """A box of a level that is being put together.
 
     Attributes
@@ -107,11 +107,11 @@ class _Part:
 class _Level:
     """A level below level 0 in the making; used by several threads."""
 
-    def __init__(self, grid: Grid, target: Array) -> None:
+    def __init__(self, grid: PlannedGrid, target: Array) -> None:
         self.grid = grid
         self._target = target
         self._lock = threading.Lock()
-        self._parts: dict[Shape, _Part] = {}
+        self._parts: dict[Shape, _PartOfLevel] = {}
         self._spare: list[Any] = []
 
     def put(self, box: Box, elements: Any, method: str) -> Iterator[tuple[Box, Any]]:
@@ -142,7 +142,7 @@ class _Level:
                 with self._lock:
                     self._spare.append(part.memory)
 
-    def _part(self, place: Shape, box: Box, like: Any) -> _Part:
+    def _part(self, place: Shape, box: Box, like: Any) -> _PartOfLevel:
         with self._lock:
             part = self._parts.get(place)
             if part is None:
@@ -150,10 +150,10 @@ class _Level:
                 if memory is None:
                     unit = tuple(min(u, n) for u, n in zip(self.grid.unit, self.grid.shape, strict=True))
                     memory = np.empty_like(like, shape=unit, order="C")
-                part = self._parts[place] = _Part(memory, tuple(s.stop - s.start for s in box))
+                part = self._parts[place] = _PartOfLevel(memory, tuple(s.stop - s.start for s in box))
             return part
 
-    def _is_complete(self, place: Shape, part: _Part, count: int) -> bool:
+    def _is_complete(self, place: Shape, part: _PartOfLevel, count: int) -> bool:
         """Count elements of a part as there; return whether they all are, to exactly one thread."""
         with self._lock:
             part.missing -= count
@@ -195,7 +195,7 @@ class Pass:
 
     def __init__(
         self,
-        source: Source,
+        source: LevelSource,
         target: Array | None,
         levels: Sequence[LevelShape],
         targets: Sequence[Array],
@@ -245,13 +245,13 @@ def _describe(box: Box) -> str:
 
 
 def grids_of(
-    source: Source, target: Array | None, levels: Sequence[LevelShape], targets: Sequence[Array], budget_bytes: int
-) -> list[Grid]:
+    source: LevelSource, target: Array | None, levels: Sequence[LevelShape], targets: Sequence[Array], budget_bytes: int
+) -> list[PlannedGrid]:
     """Return the boxes in which each level is worked on, from level 0 on."""
     shape = tuple(source.array.shape)
     after = [*(level.factors for level in levels), (1,) * len(shape)][1:]
     below = [
-        Grid(level.shape, _multiple(array.metadata.chunk_shape, factors), level.factors)
+        PlannedGrid(level.shape, _multiple(array.metadata.chunk_shape, factors), level.factors)
         for level, array, factors in zip(levels, targets, after, strict=True)
     ]
     chunk = source.chunk_shape
@@ -267,7 +267,7 @@ def grids_of(
         if _nbytes(joint, shape, itemsize) <= budget_bytes // 16:
             unit = joint
     unit = _grown(unit, shape, itemsize, below[0] if below else None)
-    return [Grid(shape, unit, None), *below]
+    return [PlannedGrid(shape, unit, None), *below]
 
 
 def _multiple(unit: Shape, factors: Shape) -> Shape:
@@ -279,7 +279,7 @@ def _nbytes(unit: Shape, shape: Shape, itemsize: int) -> int:
     return itemsize * math.prod(min(u, n) for u, n in zip(unit, shape, strict=True))
 
 
-def _grown(unit: Shape, shape: Shape, itemsize: int, above: Grid | None) -> Shape:
+def _grown(unit: Shape, shape: Shape, itemsize: int, above: PlannedGrid | None) -> Shape:
     """Return the shape of boxes of level 0: of whole units, up to some size, and up to a whole box of level 1."""
     most = shape
     if above is not None and above.factors is not None:
@@ -300,7 +300,7 @@ def _grown(unit: Shape, shape: Shape, itemsize: int, above: Grid | None) -> Shap
         lengths[max(can, key=lambda d: (most[d] / lengths[d], d))] *= 2
 
 
-def _threads(grids: Sequence[Grid], itemsize: int, budget_bytes: int) -> int:
+def _threads(grids: Sequence[PlannedGrid], itemsize: int, budget_bytes: int) -> int:
     """Return how many threads may work at a time: each has a box, and may need another part of each level."""
     each = sum(_nbytes(grid.unit, grid.shape, itemsize) for grid in grids)
     return max(1, min(pool.thread_count(), budget_bytes // max(each, 1) - 1))

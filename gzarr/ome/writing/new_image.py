@@ -29,7 +29,7 @@ from .arguments import check_version, checked_attributes, describe, omero_of, sh
 from .building import DEFAULT_BUDGET_BYTES
 from .downsample import check_method
 from .existing import own_attributes
-from .new_levels import Layout, Work, check_layout, chosen_chunks, dataset, new_level, samples
+from .new_levels import LevelLayout, LevelWork, check_layout, chosen_chunks, dataset, new_level, samples
 from .plan import plan_levels
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ class NewImage:
         opened, base = as_store(store, "w" if wanted.overwrite else "a", wanted.storage_options)
         self._path = join_path(base, normalize_path(wanted.path))
         self._store = writable(opened, f"'/{self._path}'")
-        self._layout = Layout(chunks, shards, options)
+        self._layout = LevelLayout(chunks, shards, options)
         check_layout(join_path(self._path, "0"), shape, self._dtype, self._layout)
         if wanted.overwrite:
             check_apart(
@@ -158,7 +158,7 @@ class NewImage:
                 for i, shape in enumerate(self._shapes)
             ]
             if self._source is not None:
-                work = Work(
+                work = LevelWork(
                     self._source, first, self._below, others, method=wanted.method, budget_bytes=wanted.budget_bytes
                 )
                 steps = work.steps()

@@ -13,7 +13,7 @@ from ...hierarchy.array_spec import new_metadata
 from ...hierarchy.auto_chunks import auto_chunks, full_shape
 from ...hierarchy.create import create_array
 from ..metadata.model import Dataset, Scale, Translation
-from .building import Pass, Source
+from .building import LevelSource, Pass
 from .downsample import cells_of
 from .gaussian import smooth_level
 
@@ -30,7 +30,7 @@ _SHARD_BYTES: Final = 16 << 20
 
 
 @dataclass(frozen=True)
-class Layout:
+class LevelLayout:
     """How arrays of levels are stored.
 
     Attributes
@@ -77,7 +77,7 @@ def _auto_shards(shape: Shape, chunks: Shape, space: Sequence[bool], itemsize: i
     return tuple(shard)
 
 
-def check_layout(path: str, shape: Shape, dtype: Any, layout: Layout) -> None:
+def check_layout(path: str, shape: Shape, dtype: Any, layout: LevelLayout) -> None:
     """Refuse arguments for which :func:`new_level` would fail, before anything is written.
 
     Raises
@@ -89,14 +89,14 @@ def check_layout(path: str, shape: Shape, dtype: Any, layout: Layout) -> None:
     new_metadata(path, shape, layout.options["zarr_format"], dtype=dtype, **_cut(layout, shape), **options)
 
 
-def new_level(store: Store, path: str, shape: Shape, dtype: Any, layout: Layout, device: str) -> Array:
+def new_level(store: Store, path: str, shape: Shape, dtype: Any, layout: LevelLayout, device: str) -> Array:
     """Create the array of one level; chunks and shards are no longer than the level."""
     return create_array(
         store, path=path, shape=shape, dtype=dtype, device=device, **_cut(layout, shape), **layout.options
     )
 
 
-def _cut(layout: Layout, shape: Shape) -> dict[str, Any]:
+def _cut(layout: LevelLayout, shape: Shape) -> dict[str, Any]:
     chunks = tuple(min(c, max(n, 1)) for c, n in zip(layout.chunks, shape, strict=True))
     if layout.shards is None:
         return {"chunks": chunks, "shards": None}
@@ -134,7 +134,7 @@ def dataset(
     return Dataset(path, (Scale(factors), Translation(offsets)))
 
 
-class Work:
+class LevelWork:
     """The work that fills levels.
 
     Parameters
@@ -173,9 +173,9 @@ class Work:
         self.total: int = 0
         self._gaussian = method == "gaussian"
         if not self._gaussian:
-            self._pass = Pass(Source(source), target, levels, targets, method=method, budget_bytes=budget_bytes)
+            self._pass = Pass(LevelSource(source), target, levels, targets, method=method, budget_bytes=budget_bytes)
         elif target is not None:
-            self._pass = Pass(Source(source), target, [], [], method="nearest", budget_bytes=budget_bytes)
+            self._pass = Pass(LevelSource(source), target, [], [], method="nearest", budget_bytes=budget_bytes)
         if self._pass is not None:
             self.total += self._pass.total
         if self._gaussian:

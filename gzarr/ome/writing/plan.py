@@ -140,7 +140,7 @@ def _one(entry: Any, axes: Sequence[str], space: Sequence[bool]) -> Shape:
 
 
 @dataclass(frozen=True)
-class Grid:
+class PlannedGrid:
     """The boxes in which a level is worked on: each is complete before it is passed on.
 
     Attributes
@@ -167,7 +167,7 @@ class Grid:
         return math.prod(cells_of(self.shape, self.unit))
 
 
-def in_order(grids: Sequence[Grid]) -> Iterator[Box]:
+def in_order(grids: Sequence[PlannedGrid]) -> Iterator[Box]:
     """Yield the boxes of level 0 so that those which become one box of any level follow each other.
 
     Where factors are 2 and boxes of all levels have the same shape, this is the Z-order (Morton's). Only the boxes on
@@ -178,7 +178,7 @@ def in_order(grids: Sequence[Grid]) -> Iterator[Box]:
         yield from _within(others, last, last.box(place))
 
 
-def _within(below: Sequence[Grid], grid: Grid, box: Box) -> Iterator[Box]:
+def _within(below: Sequence[PlannedGrid], grid: PlannedGrid, box: Box) -> Iterator[Box]:
     """Yield the boxes of level 0 of which the first element becomes part of a box."""
     if not below:
         yield box

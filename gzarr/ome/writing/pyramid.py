@@ -24,7 +24,7 @@ from .arguments import checked_attributes, describe
 from .building import DEFAULT_BUDGET_BYTES
 from .downsample import check_method
 from .existing import described_by, factors_of, image_of
-from .new_levels import Layout, Work, dataset, new_level, samples
+from .new_levels import LevelLayout, LevelWork, dataset, new_level, samples
 from .plan import plan_levels
 
 if TYPE_CHECKING:
@@ -227,12 +227,12 @@ class Pyramid:
             for name in old:
                 if name in group:
                     delete_node(store, join_path(group.path, name))
-        layout = Layout(first.chunks, first.shards, _options(first, description.names))
+        layout = LevelLayout(first.chunks, first.shards, _options(first, description.names))
         targets = [
             new_level(store, join_path(group.path, name), level.shape, first.dtype, layout, first.device)
             for name, level in zip(names[1:], self.levels, strict=True)
         ]
-        self._work = Work(first, None, self.levels, targets, method=self.method, budget_bytes=self._budget_bytes)
+        self._work = LevelWork(first, None, self.levels, targets, method=self.method, budget_bytes=self._budget_bytes)
         yield from self._work.steps()
         version = _version(group)
         image = Multiscale(

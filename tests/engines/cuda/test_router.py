@@ -21,7 +21,7 @@ from gzarr.codecs.codec import ArrayRepresentation, Codec
 from gzarr.codecs.registry import codecs_from_v3
 from gzarr.codecs.zstd import ZstdCodec
 from gzarr.engines.cuda import router, wave_plan
-from gzarr.engines.cuda.router import Rates, Work
+from gzarr.engines.cuda.router import Rates, RoutedWork
 from gzarr.plan.decode_program import Decoding, analyse
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ ALGORITHMS = ("lz4", "snappy", "zstd", "deflate")
 DEFAULT = router.default_rates()
 
 
-def work(algorithm: str | None = "zstd", *, chunks: int, chunk_nbytes: int, frames: int = 1, **more: Any) -> Work:
+def work(algorithm: str | None = "zstd", *, chunks: int, chunk_nbytes: int, frames: int = 1, **more: Any) -> RoutedWork:
     """Return whole chunks, each of the same number of equal frames."""
     values = {
         "chunks": chunks,
@@ -44,7 +44,7 @@ def work(algorithm: str | None = "zstd", *, chunks: int, chunk_nbytes: int, fram
         "needed_nbytes": chunks * chunk_nbytes,
         "threads": 16,
     }
-    return Work(algorithm=algorithm, **{**values, **more})
+    return RoutedWork(algorithm=algorithm, **{**values, **more})
 
 
 def decoding(*codecs: Codec, shape: tuple[int, ...] = (MIB,), dtype: str = "<f4") -> Decoding:
@@ -158,7 +158,7 @@ def test_the_reason_is_one_line_with_both_times() -> None:
 
 
 @st.composite
-def works(draw: st.DrawFn) -> Work:
+def works(draw: st.DrawFn) -> RoutedWork:
     chunks = draw(st.integers(1, 100_000))
     return work(
         draw(st.sampled_from(ALGORITHMS)),
@@ -180,7 +180,7 @@ def some_rates(draw: st.DrawFn) -> Rates:
     return Rates(draw(_rate), tables[0], tables[1], tables[2], draw(st.floats(0, 1)))
 
 
-def seconds(asked: Work, rates: Rates) -> tuple[float, float]:
+def seconds(asked: RoutedWork, rates: Rates) -> tuple[float, float]:
     route = router.choose(asked, rates)
     assert route.gpu_seconds is not None
     assert route.cpu_seconds is not None
@@ -192,7 +192,7 @@ def at_most(one: float, other: float) -> bool:
 
 
 @given(works(), some_rates())
-def test_the_faster_one_is_chosen(asked: Work, rates: Rates) -> None:
+def test_the_faster_one_is_chosen(asked: RoutedWork, rates: Rates) -> None:
     gpu, cpu = seconds(asked, rates)
     assert 0 <= gpu < math.inf
     assert 0 <= cpu < math.inf
@@ -200,14 +200,16 @@ def test_the_faster_one_is_chosen(asked: Work, rates: Rates) -> None:
 
 
 @given(works(), some_rates(), st.integers(2, 64))
-def test_more_frames_of_the_same_bytes_are_never_slower_on_the_device(asked: Work, rates: Rates, times: int) -> None:
+def test_more_frames_of_the_same_bytes_are_never_slower_on_the_device(
+    asked: RoutedWork, rates: Rates, times: int
+) -> None:
     finer = dataclasses.replace(asked, frames=times * asked.frames, frame_nbytes=-(-asked.frame_nbytes // times))
     assert at_most(seconds(finer, rates)[0], seconds(asked, rates)[0])
     assert seconds(finer, rates)[1] == seconds(asked, rates)[1]
 
 
 @given(works(), some_rates(), st.integers(2, 64))
-def test_more_chunks_are_never_faster(asked: Work, rates: Rates, times: int) -> None:
+def test_more_chunks_are_never_faster(asked: RoutedWork, rates: Rates, times: int) -> None:
     scaled = ("chunks", "frames", "decoded_nbytes", "needed_nbytes")
     more = dataclasses.replace(asked, encoded_nbytes=None, **{name: times * getattr(asked, name) for name in scaled})
     less = dataclasses.replace(asked, encoded_nbytes=None)
@@ -219,7 +221,7 @@ def test_more_chunks_are_never_faster(asked: Work, rates: Rates, times: int) -> 
 
 
 @given(works(), some_rates(), st.integers(2, 64))
-def test_a_faster_machine_is_never_slower(asked: Work, rates: Rates, times: int) -> None:
+def test_a_faster_machine_is_never_slower(asked: RoutedWork, rates: Rates, times: int) -> None:
     for name in ("host_to_device", "cpu", "gpu", "frame"):
         value = getattr(rates, name)
         faster = times * value if name == "host_to_device" else {key: times * rate for key, rate in value.items()}
@@ -230,7 +232,7 @@ def test_a_faster_machine_is_never_slower(asked: Work, rates: Rates, times: int)
 
 
 @given(works(), some_rates(), st.integers(1, 1 << 40))
-def test_encoded_bytes_cost_the_device_and_needed_ones_the_cpu(asked: Work, rates: Rates, nbytes: int) -> None:
+def test_encoded_bytes_cost_the_device_and_needed_ones_the_cpu(asked: RoutedWork, rates: Rates, nbytes: int) -> None:
     encoded = dataclasses.replace(asked, encoded_nbytes=0)
     assert at_most(seconds(encoded, rates)[0], seconds(dataclasses.replace(asked, encoded_nbytes=nbytes), rates)[0])
     needed = dataclasses.replace(asked, needed_nbytes=asked.needed_nbytes + nbytes)
