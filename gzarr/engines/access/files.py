@@ -114,9 +114,10 @@ class Places:
     def __init__(self, slots: JobSlots, request: ReadRequest, *, join: bool) -> None:
         plan, sources, root = request.plan, request.sources, request.access.root
         keys = sources.keys
-        self.turns, self.rows = len(plan), None
-        self.in_memory = root is None
-        self.in_ranges = False
+        self.turns: int = len(plan)
+        self.rows: IntArray | None = None
+        self.in_memory: bool = root is None
+        self.in_ranges: bool = False
         if root is None:
             self._where, self._nbytes = np.zeros((2, len(plan)), np.int64)
             slots.set_memory(self._where, self._nbytes)
