@@ -3,8 +3,6 @@
 The slots are documented in ``gzarr_kernels.slots``. Jobs of ``gzarr_kernels.write`` and
 ``gzarr_kernels.index`` begin with the slots of ``read``, followed by their own. A slot that is not set is 0. Jobs of
 small reads are prepared here, too; later only their ``FILL`` slot changes (:mod:`gzarr.engines.cpu.small_reads`).
-
-Importing this module loads the compiled loop, so call :func:`gzarr.engines.kernels.load` first.
 """
 
 from __future__ import annotations
