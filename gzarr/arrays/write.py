@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from ..engines.access.access import Access
     from ..engines.cpu.small_writes import SmallWrites
     from ..metadata.chunk_grid import BoolArray, ChunkGrid
     from ..metadata.model import ArrayMetadata
@@ -82,7 +83,8 @@ class Writer:
         self.metadata: ArrayMetadata = metadata
         self.write_empty_chunks: bool = write_empty_chunks
         self._store = store
-        self._access = access_to(store)
+        # Chosen when something is written: opening an array asks the store for documents only.
+        self._access: Access | None = None
         self._path = path
         self._name = f"/{path}"
         self._prefix = metadata.key_prefix(path)
@@ -97,6 +99,12 @@ class Writer:
         if (metadata.codecs, metadata.dtype) == (self.metadata.codecs, self.metadata.dtype):
             writer._chains = self._chains
         return writer
+
+    @property
+    def _the_access(self) -> Access:
+        if self._access is None:
+            self._access = access_to(self._store)
+        return self._access
 
     def _chain(self, chunk_shape: tuple[int, ...]) -> _Chain:
         """Return the codec chain of chunks (shards) of a given shape, analysed once."""
@@ -197,7 +205,7 @@ class Writer:
                     chain.program,
                     chain.decoding.chunk,
                     self.metadata.absent_value,
-                    self._access,
+                    self._the_access,
                     self._prefix,
                     self.metadata.chunk_key_encoding,
                     write_empty_chunks=self.write_empty_chunks,
@@ -224,7 +232,7 @@ class Writer:
                 values, value_of = distinct_rows(level.locate(part.chunks, level.inner_shape)[0])
             request = WriteRequest(
                 node=self._name,
-                access=self._access,
+                access=self._the_access,
                 shard=chain.shard,
                 codecs=decoding.codecs,
                 chunk=decoding.chunk,
