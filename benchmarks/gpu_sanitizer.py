@@ -132,6 +132,10 @@ def use(device: Device, folder: Path) -> dict[str, Any]:
                 _use(device, folder / name, dtype, chunks, codecs)
             except Exception as error:  # the other kernels may be right
                 errors[name] = gpu_steps.sentence(error)
+        try:
+            _use_matrix(device, folder / "matrix")
+        except Exception as error:
+            errors["matrix"] = gpu_steps.sentence(error)
         stream.synchronize()
     return {"launches": counts, "not launched": [k for k in kernels() if k not in counts], "errors": errors}
 
@@ -148,6 +152,24 @@ def _use(device: Device, path: Path, dtype: str, chunks: tuple[int, int], codecs
                 raise AssertionError(f"WRONG RESULT, {'as written on the device' if turn else 'as written on the CPU'}")
         if not turn:
             array.write(..., array.read(decode="cuda"))
+
+
+def _use_matrix(device: Device, path: Path) -> None:
+    """Read rows and columns of a sparse matrix, in three types of values."""
+    values = np.where(elements("u4") % 3 == 0, elements("u4") + 1, 0)
+    rows, columns = np.nonzero(values)
+    for number, dtype in enumerate(("u1", "f4", "f8")):
+        group = gzarr.create_group(path / str(number), attributes={"encoding-type": "csr_matrix", "shape": list(SHAPE)})
+        group.create_array("data", data=values[rows, columns].astype(dtype), chunks=500)
+        group.create_array("indices", data=columns.astype("i4"), chunks=500)
+        group.create_array("indptr", data=np.concatenate([[0], np.count_nonzero(values, axis=1).cumsum()]))
+        matrix = gzarr.sparse.open(path / str(number), device=device.name)
+        stream = device.current_stream()
+        some = [60, 3, 3, 17], [64, 0, 7]
+        for chosen, expected in ((some, values[np.ix_(*some)]), ((None, None), values)):
+            if not np.array_equal(device.to_host(matrix.to_dense(*chosen), stream), expected.astype(dtype)):
+                raise AssertionError(f"WRONG RESULT of a matrix of {dtype}")
+        matrix.read_parts(*some)
 
 
 def program(environment: Sequence[str] = (os.environ.get("CUDA_HOME", ""), str(gpu_facts.CUDA_HOME))) -> str | None:

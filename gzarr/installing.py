@@ -29,5 +29,6 @@ COMMANDS: Final[dict[str, str]] = {
     "newer nvcomp-cu13": "pip install --upgrade nvidia-libnvcomp-cu13",
     "numba-cuda-cu12": "pip install 'numba-cuda[cu12]'",
     "numba-cuda-cu13": "pip install 'numba-cuda[cu13]'",
+    "pandas": "pip install pandas",
     "zarr": "pip install zarr",
 }

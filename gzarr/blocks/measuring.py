@@ -15,6 +15,7 @@ from gzarr_kernels.slots import regions as R
 
 from ..dtypes.properties import native
 from ..errors import ArgumentError
+from ..installing import COMMANDS
 from ..sparse.view import DenseView
 from ..windows.inputs import KINDS, array_of
 from .arguments import each, is_number
@@ -280,5 +281,5 @@ def _records(table: _Table, dtype: np.dtype[Any], spacings: Sequence[Any], *, se
     try:
         import pandas as pd
     except ImportError as error:
-        raise ArgumentError("like='pandas' needs pandas, which is not installed: pip install pandas") from error
+        raise ArgumentError(f"like='pandas' needs pandas, which is not installed: {COMMANDS['pandas']}") from error
     return pd.DataFrame(columns)

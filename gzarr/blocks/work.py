@@ -114,6 +114,8 @@ class BlockWork:
         #: Whether outputs are to be made, and the data types that the first block's results have decided.
         self._waits = False
         self._dtypes: list[np.dtype[Any] | None] = [None] * len(outputs)
+        #: Before outputs are made, whose data types are not known yet.
+        self._result_nbytes: int = self._result_bytes()
         nbytes = self._block_bytes()
         threads, budget_bytes = how.threads, how.budget_bytes
         while threads > 1 and (threads + 1) * nbytes > budget_bytes // 2:
@@ -126,12 +128,12 @@ class BlockWork:
         if how.blends:
             # Half for results that are kept, half for chunks.
             self._room //= 2
-            kept = [(self._overlaps, max(self._result_bytes() // grid.outputs[0].most_elements, 1))]
+            kept = [(self._overlaps, max(self._result_nbytes // grid.outputs[0].most_elements, 1))]
         self._order: BlockOrder = choose_order(self.grid.grid_shape, kept, self._room)
 
     def _block_bytes(self) -> int:
         """Return the bytes of a block: of its inputs with the halo, and of its results."""
-        total = self._result_bytes()
+        total = self._result_nbytes
         for array, axes in zip(self._inputs, self._axes, strict=True):
             total += math.prod(axis.longest_window for axis in axes) * array.dtype.itemsize
         return total
@@ -271,7 +273,7 @@ class BlockWork:
         calls = FunctionCalls(self._function, inputs, self.grid, reduces=self._how.reduces)
         if not self._how.blends:
             return calls
-        most = max(self._room // max(self._result_bytes(), 1), 1)
+        most = max(self._room // max(self._result_nbytes, 1), 1)
         return Blending(calls, self.grid, self._overlaps, self._order, most)
 
     def _write(self, block: Block, results: Sequence[Any], memory: BlockMemory) -> None:

@@ -131,9 +131,12 @@ def _densify(
     row = block
     while row < get(columns, job + ROWS):
         start = get(columns, get(columns, job + TARGETS) + row)
-        for column in range(thread, get(columns, job + WIDTH), threads):
+        # A range with a step would be counted by a division, which a GPU has not in 64 bits.
+        column = thread
+        while column < get(columns, job + WIDTH):
             for w in range(per):
                 dense[uint64(start + column * stride + w)] = 0
+            column += threads
         # Before an element that one thread has cleared is written by another one.
         cuda.syncthreads()
         entry = get(columns, offsets + row) + thread

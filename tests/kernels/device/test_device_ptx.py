@@ -27,7 +27,7 @@ KERNELS = Path(__file__).parents[3] / "kernels"
 COMPILE = """
 import json, sys
 from gzarr_kernels.device import (
-    assemble, checksums, compiler, containers, copies, filters, gather, packed_bits, planes, rows, shuffle,
+    assemble, checksums, compiler, containers, copies, filters, gather, packed_bits, planes, rows, shuffle, sparse,
 )
 
 kernels = {
@@ -36,12 +36,14 @@ kernels = {
         planes.bit_planes_to_byte_planes, planes.byte_planes_to_plain, shuffle.plain_to_byte_planes,
         shuffle.plain_to_bit_planes, copies.copy_frames, containers.put_numbers, containers.put_checksums,
         filters.accumulate, filters.convert, packed_bits.unpack_bits, checksums.checksums,
-        rows.place_rows, rows.place_planes,
+        rows.place_rows, rows.place_planes, sparse.check_rows, sparse.count_chosen,
     )
 }
 for word in (1, 2, 4, 8):
     kernels[f"assemble uint{8 * word}"] = (assemble.assemble, word)
     kernels[f"gather uint{8 * word}"] = (gather.gather, word)
+    kernels[f"take_chosen uint{8 * word}"] = (sparse.take_chosen, word)
+    kernels[f"densify uint{8 * word}"] = (sparse.densify, word)
 found = {}
 for name, (kernel, word) in kernels.items():
     for capability in sys.argv[1:]:
@@ -91,7 +93,7 @@ def test_these_are_all_kernels(ptx: dict[str, dict[str, str]]) -> None:
 
 @pytest.mark.timeout(600)
 def test_every_kernel_compiles_for_every_capability(ptx: dict[str, dict[str, str]]) -> None:
-    assert len(ptx) == 21
+    assert len(ptx) == 31
     for name, by_capability in ptx.items():
         assert by_capability.keys() == CAPABILITIES.keys()
         for capability, text in by_capability.items():
