@@ -307,7 +307,7 @@ def test_terminal_has_colours_and_its_width(monkeypatch: pytest.MonkeyPatch) -> 
         monkeypatch.setenv(name, value)
     for name in ("NO_COLOR", "FORCE_COLOR"):
         monkeypatch.delenv(name, raising=False)
-    doctor._print({"x": doctor.Part("X", "ok", "much " * 40 + "\x1b]0;title")}, [], None)
+    doctor._print({"x": doctor.Finding("X", "ok", "much " * 40 + "\x1b]0;title")}, [], None)
     shown = terminal.getvalue()
     assert "\x1b[32mok" in shown
     assert "\x1b]" not in shown
