@@ -37,7 +37,7 @@ _SUCCESS: Final = 0
 Signatures = dict[str, tuple[Any, ...]]
 
 
-class DecodingOptions(ctypes.Structure):
+class Options(ctypes.Structure):
     """Options of a decompression; zeros are every algorithm's default."""
 
     _fields_ = (("backend", ctypes.c_int), ("reserved", ctypes.c_char * 60))
@@ -60,17 +60,17 @@ class Properties(ctypes.Structure):
     _fields_ = (("version", ctypes.c_uint32), ("cudart_version", ctypes.c_uint32))
 
 
-def options(algorithm: str) -> DecodingOptions:
+def options(algorithm: str) -> Options:
     """Return the decompression options of an algorithm."""
-    return DecodingOptions(backend=CUDA_BACKEND if ALGORITHMS[algorithm].cuda_backend else DEFAULT_BACKEND)
+    return Options(backend=CUDA_BACKEND if ALGORITHMS[algorithm].cuda_backend else DEFAULT_BACKEND)
 
 
 _size, _pointer = ctypes.c_size_t, ctypes.c_void_p
 #: Functions with the same parameters in all versions; names begin with ``nvcompBatched<Algorithm>Decompress``.
 SIGNATURES: Final[Signatures] = {
-    "GetRequiredAlignments": (DecodingOptions, _pointer),
+    "GetRequiredAlignments": (Options, _pointer),
     "Async": (
-        _pointer, _pointer, _pointer, _pointer, _size, _pointer, _size, _pointer, DecodingOptions, _pointer, _pointer,
+        _pointer, _pointer, _pointer, _pointer, _size, _pointer, _size, _pointer, Options, _pointer, _pointer,
     ),
 }  # fmt: skip
 

@@ -14,7 +14,7 @@ from gzarr_kernels.operations import ALGORITHMS
 from .nvcomp import Functions, Library, Signatures, load
 
 
-class EncodingOptions(ctypes.Structure):
+class Options(ctypes.Structure):
     """Options of a compression: zeros except for the first number, which deflate and gdeflate use."""
 
     _fields_ = (("first", ctypes.c_int), ("reserved", ctypes.c_char * 60))
@@ -23,17 +23,17 @@ class EncodingOptions(ctypes.Structure):
 _size, _pointer = ctypes.c_size_t, ctypes.c_void_p
 #: Functions with the same parameters in all versions; names begin with ``nvcompBatched<Algorithm>Compress``.
 SIGNATURES: Final[Signatures] = {
-    "GetRequiredAlignments": (EncodingOptions, _pointer),
-    "GetMaxOutputChunkSize": (_size, EncodingOptions, _pointer),
+    "GetRequiredAlignments": (Options, _pointer),
+    "GetMaxOutputChunkSize": (_size, Options, _pointer),
     "Async": (
-        _pointer, _pointer, _size, _size, _pointer, _size, _pointer, _pointer, EncodingOptions, _pointer, _pointer,
+        _pointer, _pointer, _size, _size, _pointer, _size, _pointer, _pointer, Options, _pointer, _pointer,
     ),
 }  # fmt: skip
 
 
-def options(algorithm: str) -> EncodingOptions:
+def options(algorithm: str) -> Options:
     """Return the default options of an algorithm."""
-    return EncodingOptions(ALGORITHMS[algorithm].encoder_algorithm)
+    return Options(ALGORITHMS[algorithm].encoder_algorithm)
 
 
 class NvcompCompressor:

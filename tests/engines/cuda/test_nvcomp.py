@@ -63,9 +63,7 @@ class DeclaredLibrary:
         if name not in self._facts["functions"]:
             raise AttributeError(f"undefined symbol: {name}")
         parameters = parameters_of(self._facts, name)
-        types = declared_types(
-            self._facts, name, nvcomp.DecodingOptions if "Decompress" in name else nvcomp_compress.EncodingOptions
-        )
+        types = declared_types(self._facts, name, nvcomp.Options if "Decompress" in name else nvcomp_compress.Options)
         names = [name for _, name in parameters]
 
         def called(*arguments: Any) -> int:
