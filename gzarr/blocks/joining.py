@@ -21,7 +21,7 @@ from ..windows.inputs import KINDS, array_of
 from .arguments import each, is_whole
 from .calls import DEFAULT_BUDGET_BYTES, plan_call
 from .label_outputs import check_output, finish, label_output
-from .members import NOWHERE, ObjectMembers
+from .members import NOWHERE, ObjectMembers, places_in
 from .regions import regions_of, renamed
 from .scratch import BlockWindows
 
@@ -248,10 +248,7 @@ class Overlap:
         inner = own if own.shape == block_info.shape else np.ascontiguousarray(own[windows.core(index)])
         inside = regions_of(inner, self.background)
         firsts = np.full(len(known.labels), NOWHERE, np.int64)
-        coords = np.unravel_index(inside.firsts, block_info.shape)
-        places = np.zeros(len(inside.firsts), np.int64)
-        for s, c, n in zip(block_info.box, coords, windows.shape, strict=True):
-            places = places * n + (s.start + c)
+        places = places_in(windows.shape, block_info.box, inside.firsts)
         firsts[np.searchsorted(known.labels, inside.labels)] = places
         pairs = []
         for axis, (i, count) in enumerate(zip(index, block_info.grid_shape, strict=True)):

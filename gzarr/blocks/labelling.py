@@ -28,7 +28,7 @@ from .faces import BlockFaces, KeptFaces
 from .joining import Overlap, check_overlap, join_windows
 from .label_outputs import check_output, finish, label_output
 from .mapping import map_blocks
-from .members import ObjectMembers
+from .members import ObjectMembers, places_in
 from .outputs import Output
 from .scratch import KeepWindows, OnHost, block_lengths_of, open_kept, place_for, windows_in
 
@@ -314,11 +314,7 @@ class FindComponents:
         """Return what is kept of a block's components."""
         found = self.components(mask)
         firsts, values = found.describe()
-        begins = [s.start for s in block_info.box]
-        inside = np.unravel_index(firsts, block_info.shape)
-        places = np.zeros(len(firsts), np.int64)
-        for begin, coords, n in zip(begins, inside, self.shape, strict=True):
-            places = places * n + (begin + coords)
+        places = places_in(self.shape, block_info.box, firsts)
         dtype = np.dtype(np.uint16 if found.count < 1 << 16 else np.uint32)
         faces = {}
         whole = [slice(0, n) for n in block_info.shape]

@@ -11,6 +11,8 @@ from ..errors import ArgumentError
 from .components import united
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy.typing as npt
 
     IntArray = npt.NDArray[np.int64]
@@ -18,6 +20,25 @@ if TYPE_CHECKING:
 
 #: In place of the first element of a label that has none, since it is in a halo only.
 NOWHERE: Final = int(np.iinfo(np.int64).max)
+
+
+def places_in(shape: Sequence[int], box: Sequence[slice], elements: IntArray) -> IntArray:
+    """Return places in C order of all elements of an array, for those of a box of it.
+
+    Parameters
+    ----------
+    shape
+        Shape of the array.
+    box
+        The box.
+    elements
+        Places in C order of the elements of the box.
+    """
+    inside = np.unravel_index(elements, [s.stop - s.start for s in box])
+    places = np.zeros(len(elements), np.int64)
+    for s, coords, n in zip(box, inside, shape, strict=True):
+        places = places * n + (s.start + coords)
+    return places
 
 
 @dataclass(frozen=True, eq=False)
