@@ -93,10 +93,12 @@ def measure(
         raise ArgumentError(f"{opened.name} has elements of {dtype}, shape {opened.shape}; labels are integers")
     spacings = each(spacing, ndim, "spacing", lambda x: is_number(x) and x > 0, "lengths above 0")
     channels: list[AnyArray] = []
+    have_channels = False
     for image in images:
         array = array_of(image, "cpu", _WANTED)
         if array.shape[1:] == opened.shape and array.ndim == ndim + 1 and not isinstance(array, DenseView):
             channels += [array.view[i] for i in range(array.shape[0])]
+            have_channels = True
         elif array.shape == opened.shape:
             channels.append(array)
         else:
@@ -120,7 +122,7 @@ def measure(
         with closing(work.values(None, executor, progress=progress)) as values:
             for number, table in values:
                 merging.add(number, table)
-    several = len(channels) > 1 or any(array_of(image, "cpu", _WANTED).ndim > ndim for image in images)
+    several = have_channels or len(channels) > 1
     return _records(merging.table(), dtype, spacings, several=several, like=like)
 
 
