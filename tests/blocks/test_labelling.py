@@ -15,6 +15,7 @@ import skimage.measure
 
 import gzarr
 from gzarr.blocks import Output, label
+from gzarr.blocks.faces import BlockFaces, KeptFaces
 from gzarr.errors import ArgumentError, OutputError
 
 if TYPE_CHECKING:
@@ -236,3 +237,21 @@ def test_ten_thousand_cells_are_those_of_the_whole_image(tmp_path: Path) -> None
     assert len(calls) == 9 * 9 + 1 + 9
     with pytest.raises(OutputError, match="blocks with their halos have shape"):
         label(image, **arguments | {"halo": 8}, resume=True)
+
+
+@pytest.mark.parametrize("room", [0, 40, 1 << 20])
+def test_faces_beyond_the_room_wait_in_a_file(room: int) -> None:
+    """All blocks are one component each, so each pair of neighbours is found once."""
+    most, pairs = 0, 0
+    with KeptFaces((3, 4), 1, room) as kept:
+        for index in np.ndindex(3, 4):
+            sides = [(0, 0), (0, 1), (1, 0), (1, 1)]
+            faces = {(axis, side): np.ones((1, 5) if axis == 0 else (5, 1), np.uint16) for axis, side in sides}
+            for _, touching in kept.add(index, BlockFaces(faces, None)):
+                assert touching.tolist() == [[0, 0]]
+                pairs += 1
+            most = max(most, kept.nbytes)
+        assert kept.nbytes == 0
+    assert pairs == 3 * 3 + 2 * 4
+    assert most <= room
+    assert (most > 0) == (room > 0)
