@@ -192,7 +192,8 @@ class NumcodecsArrayToArray(NumcodecsCodec):
                 json_path="$.configuration",
             )
         made = self.configuration.get("encode_dtype") or self.configuration.get("astype") or taken
-        return ArrayRepresentation(array.shape, np.dtype(made).newbyteorder("="))
+        # By its name: NumPy does not take what newbyteorder returns for one of its own types.
+        return ArrayRepresentation(array.shape, np.dtype(np.dtype(made).newbyteorder("=").str))
 
     def operations(self, decoded: Representation) -> tuple[Operation, ...] | None:
         """Return what is compiled: the conversion of ``astype``, which is part of placing, or a filter of numbers."""

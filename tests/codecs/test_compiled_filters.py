@@ -147,6 +147,7 @@ CHAINS: list[Any] = [
     # Bytes would be swapped before the filter; placing swaps after it.
     ("f4", [named("fixedscaleoffset", offset=250, scale=100, dtype="<f4", astype="<i2"), BIG, ZSTD], False),
     ("i4", [named("delta", dtype="<i4"), LITTLE, ZSTD], True),
+    ("f4", [named("fixedscaleoffset", offset=250, scale=2, astype="<i4"), named("delta", dtype="<i4"), LITTLE], True),
     ("i4", [{"name": "transpose", "configuration": {"order": [1, 0]}}, named("delta", dtype="<i4"), LITTLE], True),
     # Differences are of elements in another order than the one that they are stored in.
     ("i4", [named("delta", dtype="<i4"), {"name": "transpose", "configuration": {"order": [1, 0]}}, LITTLE], False),
