@@ -24,10 +24,11 @@ import numpy as np
 import gzarr
 from gzarr.arrays.read import Reader
 from gzarr.arrays.write import Writer
-from gzarr.engines import packed
+from gzarr.engines.access import files, packed
+from gzarr.engines.access.access import Access
+from gzarr.engines.access.shard import ShardIndexCache
 from gzarr.engines.cpu import native, native_write
 from gzarr.engines.cpu.engine import CpuEngine
-from gzarr.engines.shard_cache import ShardIndexCache
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -109,9 +110,9 @@ WAYS: Sequence[Way] = (
     Way("rows written past the caches", _read("raw", _ALL), ((native, "STREAM_BYTES", 1 << 60),)),
     Way("shared first touch: new memory", _read("raw", _ALL), ((native._Job, "share_first_touch", _no),)),
     Way("recycled memory", _read("raw", _ALL), (), (("GZARR_RECYCLE_BYTES", "0"),)),
-    Way("joined ranges: chunks of shards", _read("shards", _ALL), ((native, "SPAN_BYTES", 1),)),
+    Way("joined ranges: chunks of shards", _read("shards", _ALL), ((files, "SPAN_BYTES", 1),)),
     Way("kept indexes: a chunk of a shard", _read("shards", np.s_[:8, :64, :64]), ((ShardIndexCache, "get", _no),)),
-    Way("packed values: zip archive", _read("archive.zip", _ALL), ((packed, "read", lambda one, run: run(one)),)),
+    Way("packed values: zip archive", _read("archive.zip", _ALL), ((packed.PackedCalls, "read", Access.read),)),
     Way("conversion while placing: u2 to f4", _read("volume", _ALL, dtype="f4"), ((Reader, "converting", _no),)),
     Way("small writes: a file", _write("small", np.s_[:32, :32]), ((Writer, "_write_quickly", _no),)),
     Way("compiled loop, writing: Blosc-lz4", _write("volume", _ALL), ((native_write, "available", frozenset),)),

@@ -20,12 +20,13 @@ from gzarr_kernels.operations import ALGORITHMS
 
 import gzarr
 from gzarr.arrays.read import Reader
+from gzarr.engines.access.access import ReadRequest
+from gzarr.engines.access.choose import access_to
+from gzarr.engines.access.locate import Locator
+from gzarr.engines.access.sources import WHOLE
 from gzarr.engines.cuda.device_program import device_program
 from gzarr.engines.cuda.router import frames_of
 from gzarr.engines.cuda.staging import READY, Staging
-from gzarr.engines.request import WHOLE, ReadRequest
-from gzarr.engines.shard_cache import ShardIndexCache
-from gzarr.engines.shards import locate, whole_chunks
 from gzarr.plan.decode_program import planned_grid
 from gzarr.plan.planner import plan
 from gzarr.plan.selection import parse_basic
@@ -189,13 +190,11 @@ def request_for(path: Path, selections: Sequence[Any]) -> tuple[ReadRequest, Dev
     parsed = [parse_basic(selection, metadata.shape) for selection in selections]
     the_plan = plan(parsed, planned_grid(metadata.chunk_grid, decoding.levels))
     encoding = metadata.chunk_key_encoding
-    if decoding.levels:
-        sources = locate(decoding.levels, encoding, "", the_plan, array.store, "/", ShardIndexCache(), {})
-    else:
-        sources = whole_chunks(encoding, "", the_plan)
+    access = access_to(array.store)
+    sources = Locator(access, decoding, encoding, "", "/", metadata.shape).locate(the_plan, {})
     request = ReadRequest(
         node="/",
-        store=array.store,
+        access=access,
         codecs=decoding.codecs,
         chunk=decoding.chunk,
         plan=the_plan,

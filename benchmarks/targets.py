@@ -72,7 +72,7 @@ def planning() -> Target:
     Keys of local files are not built in Python: the compiled loop builds paths from the columns. Other stores need
     keys; the additional time is in the note.
     """
-    from gzarr.engines.shards import whole_chunks
+    from gzarr.engines.access.sources import Sources
     from gzarr.metadata.chunk_grid import ChunkGrid
     from gzarr.metadata.model import ChunkKeyEncoding
     from gzarr.plan.planner import chunk_keys, plan
@@ -86,7 +86,7 @@ def planning() -> Target:
     for _ in range(9):
         start = time.perf_counter()
         planned = plan([parse_basic((...,), shape)], ChunkGrid.regular(shape, chunk))
-        sources = whole_chunks(encoding, "volume/", planned)
+        sources = Sources.whole_chunks(encoding, "volume/", planned)
         planning_end = time.perf_counter()
         keys = chunk_keys(encoding, "volume/", planned.chunks)
         key_times.append(1e3 * (time.perf_counter() - planning_end))

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from ..engines.request import Missing, Verify
+    from ..engines.access.access import Missing, Verify
     from ..metadata.model import ArrayMetadata
     from ..stores.base import ReadableStore, Store
 

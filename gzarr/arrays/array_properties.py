@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from ..codecs.codec import Codec
-    from ..engines.request import Missing, Verify
+    from ..engines.access.access import Missing, Verify
     from ..metadata.format import CodecParts
     from ..metadata.model import ArrayMetadata, ZarrFormat
     from ..stores.base import ReadableStore

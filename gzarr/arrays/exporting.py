@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import torch
 
-    from ..engines.request import Missing, Verify
+    from ..engines.access.access import Missing, Verify
     from ..plan.selection import Selection
     from .read_options import Decode
 

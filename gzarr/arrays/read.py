@@ -13,14 +13,12 @@ import numpy as np
 
 from ..codecs.codec import ArrayRepresentation
 from ..display import printable
-from ..engines import kernels, monitor, packed
-from ..engines.cpu import native
+from ..engines import kernels, monitor
+from ..engines.access.access import LoopWay, ReadRequest
+from ..engines.access.choose import access_to
+from ..engines.access.locate import Locator
 from ..engines.cpu.engine import CpuEngine
 from ..engines.cpu.small_reads import CHUNKS_BYTES, MOST_CHUNKS, MOST_SMALL_CHUNKS, SMALL_BYTES
-from ..engines.remote_shards import WholeShards
-from ..engines.request import ReadRequest
-from ..engines.shard_cache import ShardIndexCache
-from ..engines.shards import read_shards, whole_chunks
 from ..engines.stack import Stack
 from ..metadata.chunk_grid import ChunkGrid
 from ..plan.decode_program import analyse, converting, planned_grid
@@ -35,10 +33,11 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from ..engines.access.access import Access, Missing, Verify
+    from ..engines.access.sources import Sources
     from ..engines.cpu.small_reads import SmallReads
     from ..engines.cuda.engine import CudaEngine
     from ..engines.monitor import Monitor
-    from ..engines.request import Missing, Sources, Verify
     from ..metadata.model import ArrayMetadata
     from ..plan.decode_program import Decoding
     from ..plan.planner import Plan
@@ -48,7 +47,7 @@ if TYPE_CHECKING:
 
 
 #: Ways that a read can take.
-Way: TypeAlias = Literal["small reads", "host threads", "packed values", "device"] | native.Way
+Way: TypeAlias = Literal["small reads", "host threads", "packed values", "device"] | LoopWay
 #: Number of chunk shapes of a rectilinear grid for which readers and writers are kept.
 KEEP_SHAPES = 64
 #: Parts of a read that shows its progress, and fewest chunks of a part: threads wait for each other at its end.
@@ -72,6 +71,7 @@ class Reader:
     """
 
     __slots__ = (
+        "_access",
         "_converting",
         "_cuda",
         "_decoding",
@@ -79,7 +79,7 @@ class Reader:
         "_engine",
         "_fill_value",
         "_grid",
-        "_indexes",
+        "_locator",
         "_metadata",
         "_name",
         "_path",
@@ -97,7 +97,8 @@ class Reader:
         self._name = f"/{path}"
         self._prefix = metadata.key_prefix(path)
         self._fill_value = metadata.absent_value
-        self._indexes = ShardIndexCache()
+        self._access: Access | None = None
+        self._locator: Locator | None = None
         self._decoding: Decoding | None = None
         self._grid: ChunkGrid | None = None
         self._engine: CpuEngine | None = None
@@ -131,7 +132,7 @@ class Reader:
             reader = None
             if decoding is not None:
                 reader = Reader(self._metadata, self._store, self._path, self._device)
-                reader._decoding, reader._indexes = decoding, self._indexes
+                reader._decoding, reader._access = decoding, self._the_access
                 # Without a value, absent chunks are zeros.
                 with np.errstate(all="ignore"):
                     reader._fill_value = (
@@ -383,12 +384,12 @@ class Reader:
         at_once
             Whether shards in a remote store may be fetched as a whole.
         """
-        decoding, encoding = self.decoding, self._metadata.chunk_key_encoding
+        decoding, access = self.decoding, self._the_access
 
         def run(part: Plan, sources: Sources) -> None:
             request = ReadRequest(
                 node=self._name,
-                store=self._store,
+                access=access,
                 codecs=decoding.codecs,
                 chunk=decoding.chunk,
                 plan=part,
@@ -401,18 +402,13 @@ class Reader:
                 budget_bytes=budget_bytes,
                 monitor=watching,
             )
-            packed.read(request, read)
+            access.read(request, read)
 
-        if decoding.levels:
-            where = (encoding, self._prefix, the_plan, self._store, self._name)
-            whole_shards = None
-            if at_once:
-                chunk = decoding.chunk
-                grid_shape = tuple(-(-n // c) for n, c in zip(self._metadata.shape, chunk.shape, strict=True))
-                whole_shards = WholeShards(chunk.nbytes, decoding.most_encoded, grid_shape)
-            read_shards(decoding.levels, *where, self._indexes, run, whole_shards)
-        else:
-            run(the_plan, whole_chunks(encoding, self._prefix, the_plan))
+        if self._locator is None:
+            metadata = self._metadata
+            where = metadata.chunk_key_encoding, self._prefix, self._name, metadata.shape
+            self._locator = Locator(access, decoding, *where)
+        self._locator.read(the_plan, run, at_once=at_once)
 
     def _of_shape(self, chunk_shape: tuple[int, ...]) -> Reader:
         """Return the reader of the chunks of a rectilinear grid that have a given shape."""
@@ -438,7 +434,7 @@ class Reader:
         metadata = self._metadata
         chunks = math.prod(self.planned_grid.grid_shape)
         return self._the_cuda_engine.path(
-            chunks, metadata.size * metadata.dtype.itemsize, packed.holder(self._store), verify
+            chunks, metadata.size * metadata.dtype.itemsize, self._the_access.holder, verify
         )
 
     def _fill_quickly(self, selection: Selection, result: npt.NDArray[Any], missing: Missing) -> bool:
@@ -486,9 +482,7 @@ class Reader:
                 return "small reads"
         if self.decoding.program is None:
             return "host threads"
-        if packed.holder(self._store) is not self._store:
-            return "packed values"
-        return native.way_from(self._store)
+        return "packed values" if self._the_access.packed else self._the_access.way
 
     def _fill_chunks_quickly(self, coords: Sequence[tuple[int, ...]], results: Sequence[Any], missing: Missing) -> bool:
         """Try to read a few chunks by the fast path; return whether they were read."""
@@ -507,16 +501,21 @@ class Reader:
         return True
 
     @property
+    def _the_access(self) -> Access:
+        if self._access is None:
+            self._access = access_to(self._store)
+        return self._access
+
+    @property
     def _the_engine(self) -> CpuEngine:
         if self._engine is None:
             metadata = self._metadata
             self._engine = CpuEngine(
                 self.decoding,
                 self._fill_value,
-                self._store,
+                self._the_access,
                 self._prefix,
                 metadata.chunk_key_encoding,
-                self._indexes,
             )
         return self._engine
 

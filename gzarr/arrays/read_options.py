@@ -14,7 +14,7 @@ from ..engines.cuda.router import Decode
 from ..errors import ArgumentError, MetadataError, UnsupportedError
 
 if TYPE_CHECKING:
-    from ..engines.request import Missing, Verify
+    from ..engines.access.access import Missing, Verify
     from .outputs import Results
 
 __all__ = [

@@ -30,7 +30,7 @@ from .read_options import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ..engines.request import Missing, ReadRequest, Verify
+    from ..engines.access.access import Missing, ReadRequest, Verify
     from ..metadata.chunk_grid import ChunkGrid
     from ..plan.planner import Plan
     from ..plan.selection import Selection

@@ -16,7 +16,7 @@ from .read_options import NO_OPTIONS
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ..engines.request import Missing, ReadRequest, Verify
+    from ..engines.access.access import Missing, ReadRequest, Verify
     from ..metadata.model import ArrayMetadata
     from ..plan.axes import IntArray
     from ..plan.decode_program import Decoding

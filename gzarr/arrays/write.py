@@ -12,6 +12,8 @@ import numpy as np
 from ..codecs.codec import ArrayRepresentation
 from ..distinct import distinct
 from ..engines import kernels
+from ..engines.access.choose import access_to
+from ..engines.access.shard import Shard
 from ..engines.cpu import effort, native_write, write_threads
 from ..engines.cpu.small_writes import SMALL_BYTES, small_writes_of
 from ..engines.write_request import WriteRequest
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from ..engines.access.access import Access
     from ..engines.cpu.small_writes import SmallWrites
     from ..metadata.chunk_grid import BoolArray, ChunkGrid
     from ..metadata.model import ArrayMetadata
@@ -44,6 +47,8 @@ class _Chain(NamedTuple):
     decoding: Decoding
     #: Program of the native loop; None if host threads encode.
     program: EncodingProgram | None
+    #: Layout of the shards; None if chunks are stored values.
+    shard: Shard | None
 
 
 class Writer:
@@ -62,6 +67,7 @@ class Writer:
     """
 
     __slots__ = (
+        "_access",
         "_chains",
         "_name",
         "_path",
@@ -77,6 +83,8 @@ class Writer:
         self.metadata: ArrayMetadata = metadata
         self.write_empty_chunks: bool = write_empty_chunks
         self._store = store
+        # Chosen when something is written: opening an array asks the store for documents only.
+        self._access: Access | None = None
         self._path = path
         self._name = f"/{path}"
         self._prefix = metadata.key_prefix(path)
@@ -92,12 +100,20 @@ class Writer:
             writer._chains = self._chains
         return writer
 
+    @property
+    def _the_access(self) -> Access:
+        if self._access is None:
+            self._access = access_to(self._store)
+        return self._access
+
     def _chain(self, chunk_shape: tuple[int, ...]) -> _Chain:
         """Return the codec chain of chunks (shards) of a given shape, analysed once."""
         chain = self._chains.get(chunk_shape)
         if chain is None:
             decoding = _decoding(self.metadata, chunk_shape)
-            chain = _Chain(decoding, analyse_encoding(decoding.codecs, decoding.chunk, native_write.available()))
+            program = analyse_encoding(decoding.codecs, decoding.chunk, native_write.available())
+            shards = [Shard.of(level, level.stored_shape) for level in decoding.levels]
+            chain = _Chain(decoding, program, shards[0] if shards else None)
         elif self.metadata.chunk_grid.is_regular:
             return chain
         # Several threads may do this at once; at worst, a chain is analysed twice.
@@ -189,7 +205,7 @@ class Writer:
                     chain.program,
                     chain.decoding.chunk,
                     self.metadata.absent_value,
-                    self._store,
+                    self._the_access,
                     self._prefix,
                     self.metadata.chunk_key_encoding,
                     write_empty_chunks=self.write_empty_chunks,
@@ -213,12 +229,11 @@ class Writer:
             values, value_of = part.chunks, np.arange(len(part))
             if decoding.levels:
                 level = decoding.levels[0]
-                ratio = np.array([a // b for a, b in zip(level.shard_shape, level.inner_shape, strict=True)], np.int64)
-                values, value_of = distinct_rows(part.chunks // ratio)
+                values, value_of = distinct_rows(level.locate(part.chunks, level.inner_shape)[0])
             request = WriteRequest(
                 node=self._name,
-                store=self._store,
-                levels=decoding.levels,
+                access=self._the_access,
+                shard=chain.shard,
                 codecs=decoding.codecs,
                 chunk=decoding.chunk,
                 shape=metadata.shape,
@@ -253,7 +268,7 @@ class Writer:
         joined = np.zeros(len(the_plan), np.bool_)
         if the_plan.points is not None or any(table is not None for table in the_plan.tables):
             return joined
-        grid = planned_grid(self.metadata.chunk_grid, request.levels)
+        grid = planned_grid(self.metadata.chunk_grid, () if request.shard is None else (request.shard.level,))
         for i in np.flatnonzero(np.diff(the_plan.piece_offsets) > 1).tolist():
             inside = [end - begin for begin, end in grid.extent(the_plan.chunks[i].tolist())]
             covered = np.zeros(inside, np.bool_)
@@ -332,7 +347,7 @@ def _write(request: WriteRequest, chain: _Chain) -> None:
 
 
 def _write_on_host(request: WriteRequest, chain: _Chain) -> None:
-    decoding, program = chain
+    decoding, program, _ = chain
     if program is None:
         write_threads.write(request)
         return

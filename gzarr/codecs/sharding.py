@@ -35,6 +35,16 @@ EMPTY = 2**64 - 1
 _MAX_NESTING = 8
 
 
+def outside(entries: npt.NDArray[np.uint64], limit: Any) -> npt.NDArray[np.bool_]:
+    """Return which entries of an index, uint64 ``(n, 2)``, are neither missing nor within ``limit`` bytes each."""
+    offset, nbytes = entries[:, 0], entries[:, 1]
+    # Each operand is compared with the limit first, so that their sum cannot overflow.
+    inside = (offset <= limit) & (nbytes <= limit)
+    inside &= np.where(inside, offset, np.uint64(0)) + np.where(inside, nbytes, np.uint64(0)) <= limit
+    bad: npt.NDArray[np.bool_] = ~inside & ~((offset == EMPTY) & (nbytes == EMPTY))
+    return bad
+
+
 @dataclass(frozen=True)
 class ShardingIndexed(Codec):
     """Inner chunks in a shard.
@@ -164,14 +174,10 @@ class ShardingIndexed(Codec):
         except ValueError as error:
             raise ValueError(f"shard index: {error}") from None
         rows = index.reshape(-1, 2)
-        offset, nbytes = rows[:, 0], rows[:, 1]
-        limit = np.uint64(2**63 - 1 if shard_nbytes is None else shard_nbytes)
-        # Each operand is compared with the limit first, so that their sum cannot overflow.
-        inside = (offset <= limit) & (nbytes <= limit)
-        inside &= np.where(inside, offset, np.uint64(0)) + np.where(inside, nbytes, np.uint64(0)) <= limit
-        bad = ~inside & ~((offset == EMPTY) & (nbytes == EMPTY))
+        bad = outside(rows, np.uint64(2**63 - 1 if shard_nbytes is None else shard_nbytes))
         if bad.any():
             first = int(np.argmax(bad))
+            offset, nbytes = rows[:, 0], rows[:, 1]
             where = tuple(int(i) for i in np.unravel_index(first, index.shape[:-1]))
             size = "" if shard_nbytes is None else f" of {shard_nbytes} bytes"
             raise ValueError(

@@ -14,17 +14,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..waiting import taken_from
-from .failures import refuse_large
-from .fetching import BATCH_CHUNKS, Fetching
+from .access.requests import BATCH_CHUNKS, Fetching
+from .access.sources import ABSENT
 from .monitor import ReadCancelledError
-from .request import ABSENT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     import numpy.typing as npt
 
-    from .request import ReadRequest
+    from .access.access import ReadRequest
 
     IntArray = npt.NDArray[np.int64]
 
@@ -102,7 +101,7 @@ class Asking:
     """
 
     def __init__(self, request: ReadRequest, answered: Callable[[int, int], None]) -> None:
-        refuse_large(request)
+        request.refuse_large()
         self._answered = answered
         rows = np.flatnonzero(request.sources.nbytes != ABSENT)
         self._by_row: dict[int, Asked] = {row: Asked() for row in rows.tolist()}
@@ -110,8 +109,7 @@ class Asking:
         self.chunks: dict[tuple[int, ...], Asked] = dict(zip(coords, self._by_row.values(), strict=True))
         self._fetching: Fetching | None = None
         if len(rows):
-            store: Any = request.store
-            self._fetching = Fetching(request, store, rows, math.inf, 1, self._hand_over)
+            self._fetching = Fetching(request, rows, math.inf, 1, self._hand_over)
             self._fetching.start()
 
     def _hand_over(self, rows: IntArray, find: Callable[[], list[Any]], nbytes: int) -> None:

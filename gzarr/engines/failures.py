@@ -1,28 +1,19 @@
-"""Errors for chunks, from the statuses of the compiled loop and from the exceptions of stores."""
+"""Errors for chunks, from the statuses of the compiled loop."""
 
 from __future__ import annotations
 
-import errno
-import os
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-import numpy as np
 from gzarr_kernels import status as s
 
-from ..errors import ChunkDecodeError, ChunkError, ChunkReadError, MissingChunkError, ValueSizeError
-from .request import WHOLE
+from ..errors import ChunkDecodeError, ChunkError, ChunkReadError, MissingChunkError
+from .access.shard import DANGLING, system_error
+from .access.sources import WHOLE
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    from .request import ReadRequest
+    from .access.access import ReadRequest
 
 _Failure = TypeVar("_Failure", bound=ChunkError)
-
-_DANGLING: Final = (
-    "the file is a symbolic link to one that does not exist; fetch its content (git annex get, datalad get), or remove "
-    "the link if the chunk is to be absent"
-)
 
 
 def chunk_failure(request: ReadRequest, row: int, code: int, detail: int) -> tuple[type[ChunkError], str]:
@@ -33,9 +24,9 @@ def chunk_failure(request: ReadRequest, row: int, code: int, detail: int) -> tup
     if code == s.ABSENT:
         return MissingChunkError, "the store has no such chunk, and missing='error' was requested"
     if code == s.IO_ERROR:
-        return ChunkReadError, f"the file cannot be read: {_system(detail)}"
+        return ChunkReadError, f"the file cannot be read: {system_error(detail)}"
     if code == s.DANGLING_LINK:
-        return ChunkReadError, _DANGLING
+        return ChunkReadError, DANGLING
     if code == s.NO_MEMORY:
         return ChunkReadError, f"out of memory while decoding; {expected}"
     if code == s.SHORT_READ:
@@ -50,58 +41,6 @@ def chunk_failure(request: ReadRequest, row: int, code: int, detail: int) -> tup
         s.BAD_CHECKSUM: f"the crc32c checksum does not match: the bytes are corrupt ({labels})",
         s.BAD_BLOSC: f"not a valid Blosc container: {_blosc(detail)}; {expected}",
     }.get(code, f"failed with status {code}")
-
-
-def index_failure(code: int, detail: int) -> tuple[type[ChunkError], str]:
-    """Return class and reason of the error for the status of a shard's index other than success."""
-    if code == s.IO_ERROR:
-        return ChunkReadError, f"the index of its shard cannot be read: {_system(detail)}"
-    if code == s.DANGLING_LINK:
-        return ChunkReadError, _DANGLING
-    if code == s.SHORT_READ:
-        return ChunkDecodeError, f"its shard has {detail} bytes, fewer than its index should have: truncated"
-    if code == s.BAD_CHECKSUM:
-        return ChunkDecodeError, "the index of its shard does not match its crc32c checksum: corrupt or truncated"
-    return ChunkReadError, f"the index of its shard cannot be read (status {code})"
-
-
-def refuse_large(request: ReadRequest, rows: npt.NDArray[np.int64] | None = None) -> None:
-    """Refuse byte ranges from a shard's index that are larger than any encoder's output, before allocating memory.
-
-    Parameters
-    ----------
-    request
-        The read.
-    rows
-        int64, rows of its plan; None for all.
-
-    Raises
-    ------
-    ChunkDecodeError
-        For the first such chunk.
-    """
-    packing = request.sources.packing
-    if packing is not None and packing.unwrap is not None:
-        # These are whole values, with more bytes around them.
-        return
-    sizes = request.sources.nbytes if rows is None else request.sources.nbytes[rows]
-    large = sizes > request.most_encoded
-    if large.any():
-        i = int(np.argmax(large))
-        most = request.most_encoded
-        reason = f"the shard's index gives it {int(sizes[i])} bytes; a chunk of this array has at most {most}"
-        raise request.failure(ChunkDecodeError, i if rows is None else int(rows[i]), reason)
-
-
-def store_failure(request: ReadRequest, row: int, cause: Exception) -> ChunkError:
-    """Return the error for a chunk that the store failed to return."""
-    if isinstance(cause, ValueSizeError):
-        return request.failure(ChunkDecodeError, row, f"truncated, or too large: {cause}")
-    return request.failure(ChunkReadError, row, f"the store failed: {cause}")
-
-
-def _system(code: int) -> str:
-    return f"{os.strerror(code)} ({errno.errorcode.get(code, code)})"
 
 
 def _blosc(detail: int) -> str:

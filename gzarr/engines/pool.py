@@ -22,8 +22,6 @@ from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from .. import ending
 from ..errors import ArgumentError
-from ..stores import io_threads
-from ..stores.base import RemoteValues
 from ..waiting import taken_from
 
 if TYPE_CHECKING:
@@ -34,8 +32,6 @@ T = TypeVar("T")
 #: Return value of work after which no further items are begun.
 STOP: Final = object()
 
-#: Most bytes of the values that are being written to a remote store.
-BUDGET_BYTES: Final = 256 << 20
 #: With more requests than this waiting for busy threads, further helpers would start too late to be of use.
 _MOST_WAITING: Final = 1000
 
@@ -170,27 +166,6 @@ def each(work: Callable[[int], object], items: int, workers: int) -> None:
             raise min(errors, key=itemgetter(0))[1]
         finally:
             errors.clear()
-
-
-def each_value(store: object, work: Callable[[int], object], items: int, value_nbytes: int, workers: int) -> None:
-    """Run ``work`` like :func:`each`, for items that end with a value being stored.
-
-    Parameters
-    ----------
-    store
-        Store of the values. A remote one is waited for, so that more items are worked on at once, in I/O threads.
-    work, items
-        As for :func:`each`.
-    value_nbytes
-        Most bytes that an item holds in memory, so that their sum is bounded.
-    workers
-        Most threads if the store is not remote.
-    """
-    if not isinstance(store, RemoteValues):
-        each(work, items, workers)
-        return
-    most = max(workers, min(store.request_limits().calls, BUDGET_BYTES // max(value_nbytes, 1)))
-    io_threads.each(work, items, most)
 
 
 class Task(Generic[T]):

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ..errors import ChunkError, ChunkWriteError
+from ..stores.buffers import store_value
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     import numpy as np
     import numpy.typing as npt
+    from typing_extensions import Buffer
 
     from ..codecs.codec import ArrayRepresentation, Codec
-    from ..plan.decode_program import ShardLevel
     from ..plan.keys import ChunkKeys
     from ..plan.planner import Plan
     from ..stores.base import Store
+    from .access.access import Access
+    from .access.shard import Shard
+
+E = TypeVar("E", bound=ChunkError)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -28,10 +35,10 @@ class WriteRequest:
     ----------
     node
         Path of the array with a leading slash, for error messages.
-    store
-        Store to write to, and to read from where a stored value is partly changed.
-    levels
-        Shards around the planned chunks, outermost first; empty if each planned chunk is a stored value.
+    access
+        Access to the store to write to, and to read from where a stored value is partly changed.
+    shard
+        Layout of the shards around the planned chunks; None if each planned chunk is a stored value.
     codecs
         Codec chain of a planned chunk, in encoding order.
     chunk
@@ -68,8 +75,8 @@ class WriteRequest:
     """
 
     node: str
-    store: Store
-    levels: tuple[ShardLevel, ...]
+    access: Access
+    shard: Shard | None
     codecs: tuple[Codec, ...]
     chunk: ArrayRepresentation
     shape: tuple[int, ...]
@@ -84,3 +91,31 @@ class WriteRequest:
     is_current: Callable[[], bool]
     write_empty_chunks: bool
     level_is_free: bool
+
+    @property
+    def store(self) -> Store:
+        """The store."""
+        store: Store = self.access.store
+        return store
+
+    def failure(self, kind: type[E], row: int, reason: str) -> E:
+        """Return an error of class ``kind`` for row ``row`` of the plan."""
+        chunk, key = tuple(self.plan.chunks[row].tolist()), self.keys[int(self.value_of[row])]
+        return kind(reason, node=self.node, chunk=chunk, key=key)
+
+    def store_value(self, row: int, parts: Sequence[Buffer]) -> None:
+        """Store the value that holds a planned chunk, given in parts, or erase it if there are none.
+
+        Raises
+        ------
+        ChunkWriteError
+            If the store fails.
+        """
+        try:
+            store_value(self.store, self.keys[int(self.value_of[row])], parts)
+        # Third-party stores may raise anything.
+        except Exception as cause:
+            error = self.failure(ChunkWriteError, row, f"the store failed: {cause}")
+            if isinstance(cause, OSError):
+                error.errno = cause.errno
+            raise error from cause

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ..arrays.array import Array
-    from ..engines.request import Missing, Verify
+    from ..engines.access.access import Missing, Verify
     from ..metadata.model import ZarrFormat
     from ..stores.resolve import StoreLike
 

@@ -23,7 +23,7 @@ from .new_nodes import check_required, new_array, new_group
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from ..engines.request import Missing, Verify
+    from ..engines.access.access import Missing, Verify
     from ..metadata.model import ZarrFormat
     from ..nodes.entries import Entry
     from ..stores.base import ReadableStore, Store

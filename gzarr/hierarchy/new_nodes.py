@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import NotRequired, Unpack
 
-    from ..engines.request import Missing, Verify
+    from ..engines.access.access import Missing, Verify
     from ..metadata.model import ZarrFormat
     from ..nodes.create import Location
     from ..stores.base import Stage, Store

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Unpack
 
-    from ..engines.request import Missing, Verify
+    from ..engines.access.access import Missing, Verify
     from ..nodes.entries import Entry
     from ..stores.resolve import StoreLike
     from .array_spec import ArrayArguments, NewArrayArguments

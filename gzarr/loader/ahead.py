@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from ..engines.access.access import ReadRequest
     from ..engines.asking import Asked
-    from ..engines.request import ReadRequest
     from .epoch import Epoch
     from .keeping import Keeping, Step
     from .reading import Source
@@ -218,13 +218,13 @@ class ReadAhead:
         found = self._asked.setdefault(read, {})
 
         def ask(request: ReadRequest) -> None:
-            if not isinstance(request.store, RemoteValues):
+            if not request.access.remote:
                 return
             asking = Asking(request, partial(self._answered, id(source)))
             self._asking.append((read, asking))
             if self.stopped:
                 asking.close()
-            own = found.setdefault((id(request.store), request.node), {})
+            own = found.setdefault((id(request.access.store), request.node), {})
             for coords, asked in asking.chunks.items():
                 own.setdefault(coords, []).append(asked)
 

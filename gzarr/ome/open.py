@@ -18,7 +18,7 @@ from .plate import Plate, Well
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ..engines.request import Missing
+    from ..engines.access.access import Missing
     from ..stores.resolve import StoreLike
     from .metadata.model import OmeMetadata
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ..arrays.array import Array
     from ..arrays.outputs import Results
     from ..arrays.read_options import DeviceOptions
-    from ..engines.request import Missing, ReadRequest
+    from ..engines.access.access import Missing, ReadRequest
     from ..hierarchy.group import Group
     from ..metadata.model import ArrayMetadata
     from ..plan.planner import Plan

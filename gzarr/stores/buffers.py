@@ -39,9 +39,11 @@ def as_bytes(value: Buffer) -> bytes:
     return owner if type(owner) is bytes and len(owner) == view.nbytes and view.c_contiguous else bytes(view)
 
 
-def store_parts(store: WritableStore, key: str, parts: Sequence[bytes]) -> None:
-    """Store a value given in parts; join them only if the store needs that."""
-    if len(parts) > 1 and isinstance(store, GatheringStore) and knows_of(store, "set_parts", "set"):
+def store_value(store: WritableStore, key: str, parts: Sequence[Buffer]) -> None:
+    """Store a value given in parts, joined only if the store needs that; erase it if there are none."""
+    if not parts:
+        store.erase(key)
+    elif len(parts) > 1 and isinstance(store, GatheringStore) and knows_of(store, "set_parts", "set"):
         store.set_parts(key, parts)
     else:
         store.set(key, b"".join(parts))

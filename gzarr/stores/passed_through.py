@@ -22,7 +22,7 @@ from .base import (
     WritableStore,
     knows_of,
 )
-from .buffers import store_parts
+from .buffers import store_value
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
@@ -174,7 +174,7 @@ class Writing:
 
     def set_parts(self, key: str, parts: Sequence[Any]) -> None:
         """Store the concatenation of some buffers under ``key``, like :meth:`set`."""
-        store_parts(self.store, key, parts)
+        store_value(self.store, key, parts or [b""])
         self._drop(key)
 
     def set_partial_values(self, key_start_values: Iterable[tuple[str, int, bytes]]) -> None:

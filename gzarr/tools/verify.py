@@ -28,7 +28,7 @@ from ..stores.keys import join_path
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from ..engines.request import Missing
+    from ..engines.access.access import Missing
     from ..hierarchy.group import Group
     from ..metadata.model import NodeMetadata
     from ..stores.base import ReadableStore

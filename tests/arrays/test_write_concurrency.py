@@ -15,7 +15,7 @@ import zarr
 from support import writers as w
 
 import gzarr
-from gzarr.engines import shards
+from gzarr.engines.access import locate as locating
 from gzarr.stores import LocalStore, MemoryStore
 
 if TYPE_CHECKING:
@@ -378,17 +378,17 @@ def test_a_shard_replaced_between_its_index_and_its_chunks(
     # Small reads do not look for chunks whose indexes are known; they have tests of their own.
     monkeypatch.setattr("gzarr.engines.cpu.small_reads.small_reads_of", lambda *_: None)
     generation, replace_until = 1, 0
-    real = shards.locate
+    real = locating.Locator.locate
 
-    def locate(*arguments: Any) -> Any:
+    def locate(*arguments: Any, **named: Any) -> Any:
         nonlocal generation
-        sources = real(*arguments)
+        sources = real(*arguments, **named)
         if generation < replace_until:
             generation += 1
             array[...] = w.stamp(generation, array.shape, inner)
         return sources
 
-    monkeypatch.setattr(shards, "locate", locate)
+    monkeypatch.setattr(locating.Locator, "locate", locate)
     # By the indexes of many shards at once, and of few.
     for selection in (np.s_[...], np.s_[4:12, :], np.s_[0:4, :32], np.s_[:, :32]):
         replace_until = generation + 3
@@ -396,7 +396,7 @@ def test_a_shard_replaced_between_its_index_and_its_chunks(
         assert generation == replace_until
         np.testing.assert_array_equal(found, w.stamp(generation, array.shape, inner)[selection])
     replace_until = generation + 100_000
-    monkeypatch.setattr(shards, "MOST_ATTEMPTS", 5)
+    monkeypatch.setattr(locating, "MOST_ATTEMPTS", 5)
     with pytest.raises(gzarr.ChunkReadError, match=r"key 'c/1/0': its shard was replaced during each of 5 reads"):
         array[4:8, :32]
 

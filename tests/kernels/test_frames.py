@@ -44,7 +44,6 @@ from gzarr.codecs.registry import codec_from_v3
 from gzarr.engines.cpu.engine import CpuEngine
 from gzarr.engines.cuda.staging import FALLBACK, READY
 from gzarr.engines.kernels import available
-from gzarr.engines.shard_cache import ShardIndexCache
 from gzarr.errors import ChunkError
 from gzarr.plan.decode_program import analyse
 
@@ -258,7 +257,7 @@ def host(codec: Any, value: bytes) -> bytes | None:
     decoding = analyse(codecs, chunk, available())
     request = Volume([value]).request(codecs)
     try:
-        CpuEngine(decoding, 0, request.store, "a/", ENCODING, ShardIndexCache()).read(request)
+        CpuEngine(decoding, 0, request.access, "a/", ENCODING).read(request)
     except ChunkError:
         return None
     return bytes(request.outputs[0].tobytes())

@@ -16,7 +16,7 @@ from support import zip_archives
 from support.zip_archives import CHUNKED, SHARDED, WRITERS, elements
 
 import gzarr
-from gzarr.engines import packed
+from gzarr.engines.access import locate
 from gzarr.errors import ArgumentError, ChunkError, GzarrError, NodeNotFoundError, StoreError
 from gzarr.stores import ByteRange, LocalStore, as_store
 
@@ -258,7 +258,7 @@ def test_a_read_that_is_disturbed_each_time_gives_up(path: Path, monkeypatch: py
     zip_archives.by_gzarr(path)
     array = gzarr.open_array(path, path="raw", device="cpu")
     monkeypatch.setattr(gzarr.ZipStore, "is_current", lambda self, version: False)
-    with pytest.raises(ChunkError, match=f"replaced during each of {packed.MOST_ATTEMPTS} reads"):
+    with pytest.raises(ChunkError, match=f"replaced during each of {locate.MOST_ATTEMPTS} reads"):
         array[...]
 
 

@@ -18,10 +18,11 @@ from numcodecs import lz4 as numcodecs_lz4
 from support.guarded_memory import Guarded
 
 from gzarr.codecs.codec import ArrayRepresentation
+from gzarr.engines.access.access import ReadRequest
+from gzarr.engines.access.choose import access_to
+from gzarr.engines.access.sources import ABSENT as NO_RANGE
+from gzarr.engines.access.sources import Sources
 from gzarr.engines.cuda.staging import DEFERRED, READY, FrameFormat, Frames, Staged, Staging
-from gzarr.engines.request import ABSENT as NO_RANGE
-from gzarr.engines.request import ReadRequest, Sources
-from gzarr.engines.shards import whole_chunks
 from gzarr.metadata.chunk_grid import ChunkGrid
 from gzarr.metadata.model import ChunkKeyEncoding
 from gzarr.plan.planner import plan
@@ -141,7 +142,7 @@ class Volume:
             for i, value in enumerate(self.values):
                 if value is not None and self.store is None:
                     store.set(f"a/c/{i}", value)
-            sources = whole_chunks(ENCODING, "a/", planned)
+            sources = Sources.whole_chunks(ENCODING, "a/", planned)
         else:
             # Chunks of two shards, last ones first, with gaps.
             shards = [b"", b""]
@@ -157,7 +158,8 @@ class Volume:
             sources = Sources(["a/0", "a/1"], *columns)
         chunk = ArrayRepresentation((self.nbytes,), np.dtype("u1"))
         outputs = (np.zeros(n * self.nbytes, np.uint8),)
-        return ReadRequest("/a", store, codecs, chunk, planned, sources, outputs, None, 0, "fill", most_encoded)
+        access = access_to(store)
+        return ReadRequest("/a", access, codecs, chunk, planned, sources, outputs, None, 0, "fill", most_encoded)
 
     def staging(self, compressor: str | None, checksums: int = 0, **options: Any) -> Staging:
         algorithm = OPERATIONS[compressor].algorithm if compressor is not None else None

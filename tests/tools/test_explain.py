@@ -9,7 +9,9 @@ import pytest
 from support.range_server import range_server
 
 import gzarr
-from gzarr.engines import packed
+from gzarr.engines.access.access import Access
+from gzarr.engines.access.packed import PackedCalls
+from gzarr.engines.access.requests import Requests
 from gzarr.engines.cpu import native, small_reads, threads
 
 if TYPE_CHECKING:
@@ -39,10 +41,10 @@ def taken(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     watch(small_reads.SmallReads, "read", "small reads")
     watch(threads, "read", "host threads")
-    watch(native, "_run_remote", "compiled loop, requests")
-    watch(native, "_run_batches", "compiled loop, batches")
+    watch(Requests, "each", "compiled loop, requests")
+    watch(Access, "each", "compiled loop, batches")
     watch(native._Job, "share_first_touch", "compiled loop, files")
-    watch(packed, "_unpacked", "packed values")
+    watch(PackedCalls, "_unpacked", "packed values")
     return found
 
 

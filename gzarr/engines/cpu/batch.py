@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from .. import kernels, pool
+from ..job_slots import BatchSlots
 from ..kernels import address
 
 if TYPE_CHECKING:
@@ -70,8 +71,6 @@ class Gathering:
 
     def __init__(self, arrays: Sequence[Pieces]) -> None:
         self._gather = kernels.entry("batch", "gather_rows")
-        from .job_slots import BatchSlots
-
         self._slots = slots = BatchSlots()
         self._rows = [pieces.row for pieces in arrays]
         self._geometries = [_geometry(slots, pieces) for pieces in arrays]

@@ -173,7 +173,7 @@ def _trial_request(request: WriteRequest, program: EncodingProgram, rows: IntArr
     )
     return replace(
         request,
-        levels=(),
+        shard=None,
         chunk=ArrayRepresentation(tuple(shape), request.chunk.dtype),
         plan=middle,
         keys=ChunkKeys(request.keys.encoding, request.keys.prefix, middle.chunks),

@@ -5,15 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .. import kernels
-from ..failures import refuse_large
 from . import native, native_program, small_reads, threads
 
 if TYPE_CHECKING:
     from ...metadata.model import ChunkKeyEncoding
     from ...plan.decode_program import Decoding
-    from ...stores.base import ReadableStore
-    from ..request import ReadRequest
-    from ..shard_cache import ShardIndexCache
+    from ..access.access import Access, ReadRequest
     from .native_program import NativeProgram
     from .small_reads import SmallReads
 
@@ -27,24 +24,21 @@ class CpuEngine:
         The array's analysed chain.
     fill_value
         Fill value of absent chunks.
-    store, prefix, encoding
-        Location of chunks or shards: the store, the node's path with a trailing slash, the chunk key encoding.
-    indexes
-        Known indexes of the array's shards.
+    access, prefix, encoding
+        Location of chunks or shards: access to them, the node's path with a trailing slash, the chunk key encoding.
     """
 
     def __init__(
         self,
         decoding: Decoding,
         fill_value: Any,
-        store: ReadableStore,
+        access: Access,
         prefix: str,
         encoding: ChunkKeyEncoding,
-        indexes: ShardIndexCache,
     ) -> None:
         self._decoding = decoding
         self._fill_value = fill_value
-        self._where = (store, prefix, encoding, indexes)
+        self._where = (access, prefix, encoding)
         self._prepared: NativeProgram | None = None
         self._small_reads: SmallReads | None = None
         self._small_reads_known = False
@@ -57,7 +51,7 @@ class CpuEngine:
         ChunkError
             If a chunk fails; the outputs then hold some of the chunks.
         """
-        refuse_large(request)
+        request.refuse_large()
         program = self._program()
         if program is None:
             threads.read(request)

@@ -16,14 +16,10 @@ import numpy as np
 from gzarr_kernels import status as s
 from gzarr_kernels.slots import write as w
 
-from ...codecs.bytes import BytesCodec
-from ...codecs.crc32c import Crc32cCodec
-from ...codecs.sharding import EMPTY
 from ...errors import ChunkWriteError, ReadOnlyError
 from ...plan.keys import ChunkKeys, distinct_rows
-from ...stores.base import RemoteValues, WritableFiles
-from ...stores.buffers import store_parts
 from .. import failures, kernels, pool
+from ..access.shard import NewShard
 from . import effort, old_content
 from .write_job import Job, encode_in_memory
 
@@ -32,7 +28,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from ...plan.decode_program import Decoding, ShardLevel
+    from ...plan.decode_program import Decoding
     from ...plan.encode_program import EncodingProgram
     from ...stores.base import FileWriter
     from ..write_request import WriteRequest
@@ -117,19 +113,12 @@ def write(
 
 def _file_writer(request: WriteRequest) -> FileWriter | None:
     """Return the store's file writer, if the compiled loop can write the files itself, or None."""
-    if not isinstance(request.store, WritableFiles) or "files" not in available():
+    if "files" not in available():
         return None
-    if request.levels and not _plain_index(request.levels[0]):
+    shard = request.shard
+    if shard is not None and not (shard.plain and (not shard.checksum or "crc32c" in available())):
         return None
-    return request.store.file_writer()
-
-
-def _plain_index(level: ShardLevel) -> bool:
-    """Return whether index entries are stored as they are in memory, followed by at most a crc32c."""
-    first, *rest = level.codec.index_codecs
-    plain = isinstance(first, BytesCodec) and first.endian == "little" and first.stored_dtype is None
-    checked = len(rest) == 1 and isinstance(rest[0], Crc32cCodec) and "crc32c" in available()
-    return plain and (not rest or checked)
+    return request.access.file_writer()
 
 
 def _workers(job: Job, request: WriteRequest, tasks: int) -> int:
@@ -171,12 +160,12 @@ def _write_files(request: WriteRequest, job: Job, writer: FileWriter, *, already
     bad = np.flatnonzero(codes > 0)
     if len(bad):
         code, detail, chunk = state[bad[0]][[w.CODE, w.DETAIL, w.CHUNK]].tolist()
-        error = _status_failure(request, job, chunk, int(bad[0]), code, detail)
+        error = _status_failure(request, chunk, code, detail)
         raise failures.with_count(error, already + len(done), already + len(codes))
     erased = np.flatnonzero(codes == w.ERASE).tolist()
     for number, value in enumerate(erased):
         try:
-            _store(request, job, value, [])
+            request.store_value(int(job.rows[job.first[value]]), [])
         except ChunkWriteError as error:
             stored = already + len(done) + number
             raise failures.with_count(error, stored, already + len(codes)) from error.__cause__
@@ -190,7 +179,7 @@ def _each_folder(request: WriteRequest, job: Job, folders: list[str], change: Ca
             change(folder)
         except OSError as cause:
             reason = f"cannot create the directory {folder!r} or flush it to disk: {cause.strerror or cause}"
-            error = _failure(request, job, int(job.rows[0]), 0, reason)
+            error = request.failure(ChunkWriteError, int(job.rows[0]), reason)
             error.errno = cause.errno
             raise error from cause
 
@@ -212,7 +201,7 @@ def _write_batches(request: WriteRequest, program: EncodingProgram, job: Job) ->
     values = len(job.keys)
     most = max(1, min(BATCH_CHUNKS, BATCH_BYTES // program.most_nbytes))
     # A shard is stored as a whole, and a remote value by a request of its own; others are encoded several at a time.
-    alone = request.levels or isinstance(request.store, RemoteValues)
+    alone = request.shard is not None or request.access.remote
     step = 1 if alone else max(1, min(most, -(-values // pool.thread_count())))
     batches = -(-values // step)
     done = count()
@@ -223,17 +212,22 @@ def _write_batches(request: WriteRequest, program: EncodingProgram, job: Job) ->
         encoded: list[bytes | None] = []
         for at in range(0, len(rows), most):
             encoded += _encode(request, program, job, rows[at : at + most])
-        if request.levels:
-            values_parts = [_assemble(request.levels[0], job.slot[rows], encoded)]
-        else:
+        if request.shard is None:
             values_parts = [[] if part is None else [part] for part in encoded]
+        else:
+            made = NewShard(request.shard)
+            slots = job.slot[rows].tolist()
+            stored = [(slot, len(part), part) for slot, part in zip(slots, encoded, strict=True) if part is not None]
+            if stored:
+                made.add(*zip(*stored, strict=True))
+            values_parts = [made.parts()]
         for value, parts in zip(range(begin, end), values_parts, strict=True):
-            _store(request, job, value, parts)
+            request.store_value(int(job.rows[job.first[value]]), parts)
             next(done)
 
     try:
         held = step * program.most_nbytes * max(-(-len(job.rows) // values), 1)
-        pool.each_value(request.store, write_batch, batches, held, _workers(job, request, batches))
+        request.access.each_value(write_batch, batches, held, _workers(job, request, batches))
     except ChunkWriteError as error:
         raise failures.with_count(error, next(done), values) from error.__cause__
 
@@ -243,8 +237,7 @@ def _encode(request: WriteRequest, program: EncodingProgram, job: Job, rows: Int
     found = encode_in_memory(job, program, rows, 1)
     if found.failure is not None:
         code, detail, chunk = found.failure.tolist()
-        value = int(job.value[job.rows == chunk][0])
-        raise _status_failure(request, job, chunk, value, code, detail)
+        raise _status_failure(request, chunk, code, detail)
     begins = (program.most_nbytes * np.arange(len(rows))).tolist()
     return [
         None if size < 0 else found.arena[begin : begin + size].tobytes()
@@ -252,49 +245,7 @@ def _encode(request: WriteRequest, program: EncodingProgram, job: Job, rows: Int
     ]
 
 
-def _assemble(level: ShardLevel, slots: IntArray, encoded: list[bytes | None]) -> list[bytes]:
-    """Return the parts of a shard: its inner chunks in the order of the index, and the index first or last."""
-    stored = level.stored_shape
-    index = np.full((int(np.prod(level.codec.chunks_per_shard(stored), dtype=np.int64)), 2), EMPTY, np.uint64)
-    at_start = level.codec.index_location == "start"
-    position = level.codec.index_nbytes(stored) if at_start else 0
-    parts = []
-    for slot, part in zip(slots.tolist(), encoded, strict=True):
-        if part is not None:
-            index[slot] = position, len(part)
-            position += len(part)
-            parts.append(part)
-    if parts:
-        parts.insert(0 if at_start else len(parts), level.codec.encode_index(index, stored).tobytes())
-    return parts
-
-
-# -- one stored value, and its errors
-
-
-def _store(request: WriteRequest, job: Job, value: int, parts: list[bytes]) -> None:
-    """Store a value, or erase it if there is nothing to store."""
-    key = job.keys[value]
-    try:
-        if not parts:
-            request.store.erase(key)
-        else:
-            store_parts(request.store, key, parts)
-    # Third-party stores may raise anything.
-    except Exception as cause:
-        error = _failure(request, job, int(job.rows[job.first[value]]), value, f"the store failed: {cause}")
-        if isinstance(cause, OSError):
-            error.errno = cause.errno
-        raise error from cause
-
-
-def _failure(request: WriteRequest, job: Job, row: int, value: int, reason: str) -> ChunkWriteError:
-    """Return the error for a planned chunk in a stored value of the job."""
-    chunk = tuple(request.plan.chunks[row].tolist())
-    return ChunkWriteError(reason, node=request.node, chunk=chunk, key=job.keys[value])
-
-
-def _status_failure(request: WriteRequest, job: Job, row: int, value: int, code: int, detail: int) -> ChunkWriteError:
+def _status_failure(request: WriteRequest, row: int, code: int, detail: int) -> ChunkWriteError:
     """Return the error for a status and detail of the compiled loop."""
     labels = " + ".join(codec.label for codec in request.codecs)
     if code == s.IO_ERROR:
@@ -303,7 +254,7 @@ def _status_failure(request: WriteRequest, job: Job, row: int, value: int, code:
         reason = f"out of memory while encoding {request.chunk.nbytes} bytes with {labels}"
     else:
         reason = f"{labels} cannot encode it (encoder's code {detail})"
-    error = _failure(request, job, row, value, reason)
+    error = request.failure(ChunkWriteError, row, reason)
     if code == s.IO_ERROR:
         error.errno = detail
     return error

@@ -14,18 +14,21 @@ from typing import TYPE_CHECKING
 import numpy as np
 from gzarr_kernels.slots import write as w
 
-from ...codecs.sharding import EMPTY
+from ..access.shard import ranges_in
 from ..kernels import OPEN_FLAGS
 from .native_program import NativeProgram, prepare
-from .write_threads import inner_index, replaced_rows
+from .write_threads import replaced_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import numpy.typing as npt
 
-    from ...plan.decode_program import Decoding, ShardLevel
+    from ...plan.decode_program import Decoding
     from ...plan.encode_program import EncodingProgram
+    from ...stores.base import ByteRange
+    from ..access.shard import Shard
+    from ..job_slots import WriteSlots
     from ..write_request import WriteRequest
 
     IntArray = npt.NDArray[np.int64]
@@ -85,6 +88,12 @@ class OldContent:
             shards = OldShards(shards.files[values], shards.offset[rows], shards.nbytes[rows])
         return replace(self, rows=self.rows[rows], slot=self.slot[rows], needed=self.needed[rows], shards=shards)
 
+    def set(self, slots: WriteSlots) -> None:
+        """Have a job keep it, for rows in its order."""
+        slots.set_old(self.needed, self.program.words, self.program.operations, self.most_encoded)
+        if self.shards is not None:
+            slots.set_old_shards(self.shards.files, self.shards.offset, self.shards.nbytes)
+
 
 def can_be_changed(request: WriteRequest, program: EncodingProgram, decoding: Decoding) -> bool:
     """Return whether the loop can change chunks in place of host threads: boxes of whole elements, native codecs."""
@@ -118,12 +127,12 @@ def opened(
     """
     program = prepare(decoding.program, decoding.chunk, None)  # type: ignore[arg-type]
     needed = np.where(replaced_rows(request, rows), w.OLD_NONE, w.OLD_CHANGED)
-    if not request.levels:
+    if request.shard is None:
         zeros = np.zeros(len(rows), np.int64)
         yield OldContent(program, decoding.most_encoded, rows, zeros, needed, None), zeros[:0]
         return
     values, value_of = np.unique(request.value_of[rows], return_inverse=True)
-    slot = inner_index(request, rows)
+    slot = request.shard.entries(request.plan.chunks[rows])
     files = np.full(len(request.keys), -1, np.int64)
     found = np.ones(len(values), np.bool_)
     parts = []
@@ -131,7 +140,7 @@ def opened(
         for i, value in enumerate(values.tolist()):
             mine = np.flatnonzero(value_of == i)
             try:
-                file, index = _open_shard(f"{root}/{request.keys[value]}", request.levels[0])
+                file, index = _open_shard(f"{root}/{request.keys[value]}", request.shard)
             except (OSError, ValueError):
                 # Host threads report it.
                 found[i] = False
@@ -147,8 +156,8 @@ def opened(
         yield OldContent(program, decoding.most_encoded, planned, slots, needs, shards), rows[~found[value_of]]
 
 
-def _open_shard(path: str, level: ShardLevel) -> tuple[int, IntArray]:
-    """Return the descriptor of a shard's file (-1 if there is none) and its index, -1 for missing inner chunks.
+def _open_shard(path: str, shard: Shard) -> tuple[int, IntArray]:
+    """Return the descriptor of a shard's file (-1 if there is none), and where its inner chunks are, ``(chunks, 2)``.
 
     Raises
     ------
@@ -157,27 +166,27 @@ def _open_shard(path: str, level: ShardLevel) -> tuple[int, IntArray]:
     ValueError
         If the index is corrupt.
     """
-    stored = level.stored_shape
-    nbytes = level.codec.index_nbytes(stored)
     try:
         file = os.open(path, OPEN_FLAGS)
     except FileNotFoundError:
-        per_shard = int(np.prod(level.codec.chunks_per_shard(stored), dtype=np.int64))
-        return -1, np.full((per_shard, 2), -1, np.int64)
+        return -1, np.stack(ranges_in(shard.empty_index()), axis=1)
+
+    def read(where: ByteRange) -> bytes:
+        # A read that is cut short is no index.
+        return os.pread(file, shard.index_nbytes, where.offset)
+
     try:
-        size = os.fstat(file).st_size
-        # A short file, or a read that is cut short, is no index.
-        encoded = os.pread(file, nbytes, 0 if level.codec.index_location == "start" else max(size - nbytes, 0))
-        index = level.codec.decode_index(encoded, stored, shard_nbytes=size).reshape(-1, 2)
+        index = shard.read_index(read, 0, os.fstat(file).st_size)
     except BaseException:
         os.close(file)
         raise
-    return file, np.where(index == EMPTY, np.int64(-1), index.astype(np.int64))
+    assert index is not None
+    return file, np.stack(ranges_in(index), axis=1)
 
 
 def _shard_rows(rows: IntArray, slot: IntArray, needed: IntArray, index: IntArray) -> tuple[IntArray, ...]:
     """Return the columns of one shard: its planned chunks, and then its other inner chunks, whose bytes are kept."""
-    kept = index[:, 0] >= 0
+    kept = index[:, 1] >= 0
     kept[slot] = False
     others = np.flatnonzero(kept)
     slots = np.append(slot, others)
@@ -192,7 +201,7 @@ def _shard_rows(rows: IntArray, slot: IntArray, needed: IntArray, index: IntArra
 
 def batches(request: WriteRequest, rows: IntArray) -> Iterator[IntArray]:
     """Yield planned chunks in parts whose shards can be open at the same time, all of each shard's in one part."""
-    if not request.levels:
+    if request.shard is None:
         yield rows
         return
     _, value_of = np.unique(request.value_of[rows], return_inverse=True)

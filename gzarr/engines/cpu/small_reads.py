@@ -19,11 +19,12 @@ from gzarr_kernels.slots import read as r
 from ...codecs.sharding import EMPTY
 from ...errors import GzarrError
 from ...plan.keys import file_prefix
-from ...stores.base import LocalFiles, VersionedStore
 from .. import kernels, pool
+from ..access.files import paths_of
+from ..access.shard import Shard
+from ..access.sources import WHOLE
+from ..job_slots import ReadSlots
 from ..kernels import address
-from ..request import WHOLE
-from .job_slots import ReadSlots
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
@@ -31,11 +32,10 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from ...metadata.model import ChunkKeyEncoding
-    from ...plan.decode_program import Decoding, ShardLevel
+    from ...plan.decode_program import Decoding
     from ...plan.planner import Term
-    from ...stores.base import ReadableStore
+    from ..access.access import Access
     from ..monitor import Monitor
-    from ..shard_cache import ShardIndexCache
     from .native_program import NativeProgram
 
 #: Most decoded bytes of the chunks of a small read.
@@ -60,10 +60,9 @@ _Prepared: TypeAlias = "tuple[npt.NDArray[np.int64], ReadSlots]"
 def small_reads_of(
     program: NativeProgram,
     decoding: Decoding,
-    store: ReadableStore,
+    access: Access,
     prefix: str,
     encoding: ChunkKeyEncoding,
-    indexes: ShardIndexCache,
 ) -> SmallReads | None:
     """Return the fast path of one array, or None if it has none (no local files, no dimensions, nested shards).
 
@@ -71,22 +70,19 @@ def small_reads_of(
     ----------
     program, decoding
         The array's decoding program, and the chain it is from.
-    store, prefix, encoding
-        Location of the chunks or shards: the store, the node's path with a trailing slash, the chunk key encoding.
-    indexes
-        Known indexes of the array's shards.
+    access, prefix, encoding
+        Location of the chunks or shards: access, the node's path with a trailing slash, the chunk key encoding.
     """
-    root = store.file_root() if isinstance(store, LocalFiles) else None
     ndim = len(decoding.chunk.shape)
-    if root is None or not ndim:
+    if access.root is None or not ndim:
         return None
     if not decoding.levels:
-        prefix_bytes = file_prefix(root, prefix, encoding, ndim)
+        prefix_bytes = file_prefix(access.root, prefix, encoding, ndim)
         return SmallReads(program, prefix_bytes, ord(encoding.separator), ndim, decoding.most_encoded)
     level = decoding.levels[0]
-    if len(decoding.levels) > 1 or level.uneven is not None or not isinstance(store, VersionedStore):
+    if len(decoding.levels) > 1 or level.uneven is not None:
         return None
-    return SmallShardReads(program, root, prefix, encoding, decoding, store, indexes)
+    return SmallShardReads(program, access, prefix, encoding, decoding)
 
 
 class SmallReads:
@@ -103,7 +99,7 @@ class SmallReads:
     ndim
         Number of dimensions, at least 1.
     most_encoded
-        As in :class:`gzarr.engines.request.ReadRequest`.
+        As in :class:`gzarr.engines.access.access.ReadRequest`.
     """
 
     def __init__(
@@ -305,33 +301,31 @@ class SmallShardReads(SmallReads):
     ----------
     program
         Decoding program of a chunk.
-    root
-        Absolute path of the store.
+    access
+        Access to the shards, in files.
     prefix, encoding
         The node's path with a trailing slash, and the encoding of the shards' keys.
     decoding
         The array's chain, with one level of shards of one shape.
-    store, indexes
-        The store, and the known indexes of the array's shards.
     """
 
     def __init__(
         self,
         program: NativeProgram,
-        root: bytes,
+        access: Access,
         prefix: str,
         encoding: ChunkKeyEncoding,
         decoding: Decoding,
-        store: VersionedStore,
-        indexes: ShardIndexCache,
     ) -> None:
-        level: ShardLevel = decoding.levels[0]
-        super().__init__(program, root + b"/", 0, len(decoding.chunk.shape), decoding.most_encoded)
+        ndim = len(decoding.chunk.shape)
+        level, root = decoding.levels[0], access.root or b""
+        super().__init__(program, root + b"/", 0, ndim, decoding.most_encoded)
         self._root = os.fsdecode(root)
         self._key_prefix, self._encoding = prefix, encoding
-        self._store, self._indexes = store, indexes
+        self._access, self._version = access, access.version
         self._per_shard = [a // b for a, b in zip(level.shard_shape, level.inner_shape, strict=True)]
-        self._order = level.order
+        # Distance of neighbours along each dimension in the index.
+        self._strides = Shard.of(level, level.stored_shape).entries(np.eye(ndim, dtype=np.int64)).tolist()
 
     def _read(
         self,
@@ -348,11 +342,10 @@ class SmallShardReads(SmallReads):
             if found is None:
                 return False
             places, names, versions = found
-            paths = np.frombuffer(os.fsencode("".join([f"{self._root}/{name}\0" for name in names])), np.uint8)
-            ends = np.flatnonzero(paths == 0).tolist()
-            places += [0, *[end + 1 for end in ends], *[0] * (len(rows) - len(ends))]
+            paths, begins = paths_of(self._root, names)
+            places += [*begins.tolist(), *[0] * (len(rows) - len(names))]
             read = self._run(rows, places, paths, step, views, monitor, fill=fill)
-            return read and [self._store.version(name) for name in names] == versions
+            return read and [self._version(name) for name in names] == versions
         # The store may raise anything; the normal path reports it.
         except (GzarrError, OSError, ValueError):
             return False
@@ -376,16 +369,16 @@ class SmallShardReads(SmallReads):
             known = shards.get(shard)
             if known is None:
                 name = self._key_prefix + self._encoding.encode(shard)
-                version = self._store.version(name)
-                index = None if version is None else self._indexes.get((name, 0, WHOLE), version)
+                version = self._version(name)
+                index = None if version is None else self._access.indexes.get((name, 0, WHOLE), version)
                 if index is None:
                     return None
                 known = shards[shard] = len(names), index
                 names.append(name)
                 versions.append(version)
             entry = 0
-            for d in self._order:
-                entry = entry * self._per_shard[d] + row[d][0] % self._per_shard[d]
+            for term, per, stride in zip(row, self._per_shard, self._strides, strict=True):
+                entry += term[0] % per * stride
             offset, nbytes = known[1][entry].tolist()
             absent = offset == nbytes == _EMPTY
             file_of.append(known[0])
@@ -400,4 +393,6 @@ class SmallShardReads(SmallReads):
         n = len(every) - 1
         file, offset, nbytes, path_offsets = places[:n], places[n : 2 * n], places[2 * n : 3 * n], places[3 * n :]
         # Each chunk is a request of its own. The paths are those of each read.
-        slots.set_ranges(self._prefix, path_offsets, every, file, offset, nbytes, offset, nbytes)
+        slots.set_paths(self._prefix, path_offsets)
+        slots.set_ranges(file, offset, nbytes)
+        slots.set_spans(every, file, offset, nbytes)

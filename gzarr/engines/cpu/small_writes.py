@@ -18,10 +18,9 @@ from gzarr_kernels.slots import write as w
 
 from ...plan.keys import file_prefix
 from ...stores import locks
-from ...stores.base import WritableFiles
 from .. import kernels, pool
+from ..job_slots import WriteSlots
 from ..kernels import address
-from .job_slots import WriteSlots
 from .native_write import FEW_BYTES, available
 from .write_job import encoding_words, planes_of_slab, stored_fill
 
@@ -34,7 +33,8 @@ if TYPE_CHECKING:
     from ...metadata.model import ChunkKeyEncoding
     from ...plan.encode_program import EncodingProgram
     from ...plan.planner import Term
-    from ...stores.base import FileWriter, Store
+    from ...stores.base import FileWriter
+    from ..access.access import Access
 
     IntArray = npt.NDArray[np.int64]
 
@@ -51,7 +51,7 @@ def small_writes_of(
     program: EncodingProgram,
     chunk: ArrayRepresentation,
     fill_value: Any,
-    store: Store,
+    access: Access,
     prefix: str,
     encoding: ChunkKeyEncoding,
     *,
@@ -67,18 +67,18 @@ def small_writes_of(
         The array's encoding program, and the chunks that it encodes, each a file of its own.
     fill_value
         The value of elements that are not stored; None if there is none.
-    store, prefix, encoding
-        Location of the chunks: the store, the node's path with a trailing slash, the chunk key encoding.
+    access, prefix, encoding
+        Location of the chunks: access to the store, the node's path with a trailing slash, the chunk key encoding.
     write_empty_chunks
         Whether chunks that hold only the fill value are stored.
     """
-    if not isinstance(store, WritableFiles) or "files" not in available() or not chunk.shape or store.read_only:
+    if "files" not in available() or not chunk.shape or access.store.read_only:
         return None
-    writer = store.file_writer()
+    writer = access.file_writer()
     if writer is None or writer.durable:
         return None
     return SmallWrites(
-        program, chunk, fill_value, store, writer, prefix, encoding, write_empty_chunks=write_empty_chunks
+        program, chunk, fill_value, access, writer, prefix, encoding, write_empty_chunks=write_empty_chunks
     )
 
 
@@ -87,7 +87,7 @@ class SmallWrites:
 
     Parameters
     ----------
-    program, chunk, fill_value, store, prefix, encoding, write_empty_chunks
+    program, chunk, fill_value, access, prefix, encoding, write_empty_chunks
         As for :func:`small_writes_of`; the chunks have at least one dimension.
     writer
         The store's writer of files, which does not flush them.
@@ -98,7 +98,7 @@ class SmallWrites:
         program: EncodingProgram,
         chunk: ArrayRepresentation,
         fill_value: Any,
-        store: Any,
+        access: Access,
         writer: FileWriter,
         prefix: str,
         encoding: ChunkKeyEncoding,
@@ -106,8 +106,8 @@ class SmallWrites:
         write_empty_chunks: bool,
     ) -> None:
         self._program, self._chunk, self._fill_value = program, chunk, fill_value
-        self._store, self._writer, self._prefix, self._encoding = store, writer, prefix, encoding
-        self._files: WritableFiles = store
+        self._access, self._writer, self._prefix, self._encoding = access, writer, prefix, encoding
+        self._store = access.store
         self._skip_fill = not write_empty_chunks
         self._root = os.fsdecode(writer.root)
         # Idle jobs by number of chunks. Popping one is atomic, so threads never share a job.
@@ -125,7 +125,7 @@ class SmallWrites:
         view
             Their elements, with as many dimensions as the array, and its dtype.
         """
-        if self._store.read_only or self._files.file_writer() != self._writer:
+        if self._store.read_only or self._access.file_writer() != self._writer:
             return False
         if any(term[1] or term[2] != n for row in rows for term, n in zip(row, self._chunk.shape, strict=True)):
             return False

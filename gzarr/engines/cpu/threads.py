@@ -6,35 +6,22 @@ plan means, so tests compare the other engines with it. Threads help because sto
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ...codecs.chain import representations
-from ...errors import ChunkDecodeError, ChunkError, MissingChunkError, StoreError, ValueReplacedError, ValueSizeError
-from ...stores.base import ByteRange, RemoteValues, SizedStore
+from ...errors import ChunkDecodeError, ChunkError, MissingChunkError
 from .. import pool
-from ..failures import store_failure
-from ..fetching import fetch_each
 from ..monitor import spent
-from ..request import ABSENT, WHOLE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from ...codecs.codec import ArrayRepresentation, Representation
     from ...plan.planner import Plan
-    from ...stores.base import ReadableStore
-    from ..monitor import Monitor
-    from ..request import ReadRequest, Sources
-
-Encoded: TypeAlias = bytes | memoryview
-
-#: Most chunks and bytes in a batch of byte ranges of one key (its first chunk may be larger), so that memory is bounded
-#: however many chunks a shard has.
-BATCH_CHUNKS = 32
-BATCH_BYTES = 4 << 20
+    from ..access.access import ReadRequest
 
 
 def read(request: ReadRequest) -> None:
@@ -61,101 +48,14 @@ def read(request: ReadRequest) -> None:
     steps = representations(request.codecs, request.chunk)
     workers = pool.thread_count()
     fill = fill_chunk(request.fill_value, request.chunk)
-    if isinstance(request.store, RemoteValues):
 
-        def use(rows: npt.NDArray[np.int64], values: list[Any]) -> bool:
-            _read_values(request, steps, fill, rows.tolist(), values)
-            return True
+    def use(rows: npt.NDArray[np.int64], values: list[Any]) -> bool:
+        _read_values(request, steps, fill, rows.tolist(), values)
+        return True
 
-        fetch_each(request, np.arange(len(request.plan)), workers, use, request.budget_bytes)
-        return
-    batches = _batches(request.sources, workers)
-    pool.each(lambda i: _read_batch(request, steps, fill, batches[i]), len(batches), workers)
-
-
-def fetch(
-    store: ReadableStore, sources: Sources, rows: Iterable[int], most_encoded: int, monitor: Monitor | None = None
-) -> list[Encoded | None]:
-    """Fetch the encoded bytes of some chunks from any store.
-
-    Parameters
-    ----------
-    store
-        The store. Whole values are fetched with ``get``; all byte ranges with one ``get_partial_values``, in which
-        adjacent ranges of a key are merged.
-    sources
-        Location of the chunks.
-    rows
-        Rows of ``sources`` to fetch.
-    most_encoded
-        Most bytes of a whole value. Larger ones are refused, before they are read if the store knows their size.
-    monitor
-        Monitor of the read, or None.
-
-    Returns
-    -------
-    The bytes of each chunk, in the order of ``rows``; None for absent chunks.
-
-    Raises
-    ------
-    StoreError
-        If the store fails, or returns fewer or more bytes than requested.
-    """
-    values: list[Encoded | None] = []
-    ranges: list[tuple[int, int, int, int]] = []
-    for position, row in enumerate(rows):
-        if monitor is not None:
-            monitor.check()
-        nbytes = int(sources.nbytes[row])
-        key_index = int(sources.key_index[row])
-        values.append(_whole(store, sources.keys[key_index], most_encoded) if nbytes == WHOLE else None)
-        if nbytes not in (WHOLE, ABSENT):
-            ranges.append((key_index, int(sources.offset[row]), nbytes, position))
-    if not ranges:
-        return values
-    ranges.sort()
-    groups: list[list[tuple[int, int, int, int]]] = []
-    key_of_group, end = -1, -1
-    for entry in ranges:
-        key_index, offset, nbytes, _ = entry
-        if key_index == key_of_group and offset == end:
-            groups[-1].append(entry)
-        else:
-            groups.append([entry])
-        key_of_group, end = key_index, offset + nbytes
-    asked = [
-        (sources.keys[group[0][0]], ByteRange(group[0][1], sum(nbytes for _, _, nbytes, _ in group)))
-        for group in groups
-    ]
-    parts = store.get_partial_values(asked)
-    for group, (key, byte_range), part in zip(groups, asked, parts, strict=True):
-        if part is None:
-            if sources.packing is not None:
-                raise ValueReplacedError(f"{store!r}: {key!r} was erased meanwhile", key=key)
-            continue
-        if len(part) != byte_range.length:
-            raise StoreError(
-                f"{store!r} returned {len(part)} bytes of {key!r} from byte {byte_range.offset} on, "
-                f"expected {byte_range.length}",
-                key=key,
-            )
-        whole = memoryview(part)
-        for _, offset, nbytes, position in group:
-            begin = offset - byte_range.offset
-            values[position] = part if nbytes == len(part) else whole[begin : begin + nbytes]
-    return values
-
-
-def _whole(store: ReadableStore, key: str, most_encoded: int) -> bytes | None:
-    if isinstance(store, SizedStore):
-        return store.get_small_values([key], most_encoded)[0]
-    value = store.get(key)
-    if value is not None and len(value) > most_encoded:
-        raise ValueSizeError(
-            f"{store!r}: {key!r} has {len(value)} bytes; a chunk of this array has at most {most_encoded}",
-            key=key,
-        )
-    return value
+    rows = np.arange(len(request.plan))
+    # Chunks take their time to decode, some longer than others.
+    request.access.each(request, rows, workers, use, budget_bytes=request.budget_bytes, least_batches=4)
 
 
 def place(
@@ -216,43 +116,6 @@ def pieces(plan: Plan, i: int) -> Iterator[tuple[int, Any, Any]]:
 
 def _indices(entry: Any) -> npt.NDArray[np.int64]:
     return np.arange(entry.start, entry.stop, entry.step or 1) if isinstance(entry, slice) else entry
-
-
-def _batches(sources: Sources, workers: int) -> list[list[int]]:
-    """Return the chunks in the batches that threads take: one whole value, or several byte ranges of one key."""
-    ranges = np.flatnonzero(sources.nbytes >= 0)
-    batches = [[row] for row in np.flatnonzero(sources.nbytes < 0).tolist()]
-    if not len(ranges):
-        return batches
-    ranges = ranges[np.lexsort((sources.offset[ranges], sources.key_index[ranges]))]
-    # Smaller batches when there are few chunks, so that every thread has work.
-    most = max(1, min(BATCH_CHUNKS, len(ranges) // (4 * workers)))
-    key_of_batch, batch_nbytes = -1, 0
-    keys, sizes = sources.key_index[ranges].tolist(), sources.nbytes[ranges].tolist()
-    for row, key_index, nbytes in zip(ranges.tolist(), keys, sizes, strict=True):
-        batch_nbytes += nbytes
-        if key_index != key_of_batch or len(batches[-1]) >= most or batch_nbytes > BATCH_BYTES:
-            batches.append([])
-            key_of_batch, batch_nbytes = key_index, nbytes
-        batches[-1].append(row)
-    return batches
-
-
-def _read_batch(
-    request: ReadRequest, steps: Sequence[Representation], fill: npt.NDArray[Any], rows: Sequence[int]
-) -> None:
-    try:
-        with spent(request.monitor, "store"):
-            values = fetch(request.store, request.sources, rows, request.most_encoded, request.monitor)
-    # Third-party stores may raise anything.
-    except Exception as cause:
-        if len(rows) == 1:
-            raise store_failure(request, rows[0], cause) from cause
-        # One at a time, to find the chunk that fails and to read the others.
-        for row in rows:
-            _read_batch(request, steps, fill, [row])
-        return
-    _read_values(request, steps, fill, rows, values)
 
 
 def _read_values(

@@ -12,12 +12,11 @@ from gzarr_kernels.operations import OPERATIONS
 from gzarr_kernels.slots import encode
 from gzarr_kernels.slots import write as w
 
-from ...codecs.sharding import EMPTY
-from ...plan.keys import ChunkKeys, file_prefix
+from ...plan.keys import ChunkKeys
 from .. import kernels, pool
+from ..access.files import set_chunk_files
+from ..job_slots import WriteSlots, piece_columns
 from ..kernels import address
-from .job_slots import WriteSlots, piece_columns
-from .write_threads import inner_index
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -70,8 +69,8 @@ class Job:
     ) -> None:
         if old is not None:
             slot = old.slot
-        elif request.levels:
-            slot = inner_index(request, rows)
+        elif request.shard is not None:
+            slot = request.shard.entries(request.plan.chunks[rows])
         else:
             slot = np.zeros(len(rows), np.int64)
         order = np.lexsort((slot, request.value_of[rows]))
@@ -132,7 +131,7 @@ class Job:
             int64 ``(2,)``: rows taken, and whether one has failed.
         """
         slots, keys = self.slots, self.keys
-        values, k = keys.chunks.shape
+        values = len(keys)
         counts = np.diff(self.first)
         shared = np.zeros(2, np.int64)
         state = np.zeros((values, w.STATE_SIZE), np.int64)
@@ -147,24 +146,16 @@ class Job:
         slots.set_rows(len(self.rows), shared, self.rows[taken])
         slots.set_values(state, self.value[taken], turn[taken], self.slot[taken])
         if self._old is not None:
-            slots.set_old(self._old.of(taken))
-        prefix = np.frombuffer(file_prefix(writer.root, keys.prefix, keys.encoding, k), np.uint8)
-        slots.set_files(prefix, keys.chunks, k, ord(keys.encoding.separator))
-        slab = 0 if request.levels else planes_of_slab(self._program, request.chunk.nbytes)
+            self._old.of(taken).set(slots)
+        set_chunk_files(slots, writer.root, keys)
+        shard = request.shard
+        slab = 0 if shard is not None else planes_of_slab(self._program, request.chunk.nbytes)
         temporary = np.frombuffer(os.fsencode(writer.temporary_prefix()), np.uint8)
         slots.set_temporary_files(temporary, secrets.randbits(62), durable=writer.durable, slab=slab)
-        if request.levels:
-            (level,) = request.levels
-            stored = level.stored_shape
-            entries = int(np.prod(level.codec.chunks_per_shard(stored), dtype=np.int64))
-            at_start = level.codec.index_location == "start"
-            slots.set_shards(
-                np.full((values, entries, 2), EMPTY, np.uint64),
-                checksum=len(level.codec.index_codecs) > 1,
-                at_start=at_start,
-            )
-            if at_start:
-                state[:, w.OFFSET] = level.codec.index_nbytes(stored)
+        if shard is not None:
+            slots.set_shards(shard.empty_index(values), checksum=shard.checksum, at_start=shard.at_start)
+            if shard.at_start:
+                state[:, w.OFFSET] = shard.index_nbytes
         return state, shared
 
 

@@ -13,19 +13,17 @@ import numpy.typing as npt
 
 from ...codecs.buffers import flat
 from ...codecs.chain import decode_chain, encode_chain
-from ...codecs.sharding import EMPTY
 from ...errors import ChunkDecodeError, ChunkError, ChunkReadError, ChunkWriteError
 from ...stores import locks
-from ...stores.base import PresenceStore
 from .. import failures, pool
+from ..access.shard import NewShard, ranges_in
 from .threads import fill_chunk, pieces
 
 if TYPE_CHECKING:
-    from ...plan.decode_program import ShardLevel
+    from ..access.shard import Shard
     from ..write_request import WriteRequest
 
     IntArray = npt.NDArray[np.int64]
-    Parts = dict[int, npt.NDArray[np.uint8] | None]
 
 
 def write(request: WriteRequest, rows: IntArray | None = None, *, already: int = 0) -> None:
@@ -55,37 +53,30 @@ def write(request: WriteRequest, rows: IntArray | None = None, *, already: int =
     first = np.flatnonzero(np.diff(request.value_of[rows], prepend=np.int64(-1)))
     groups = np.split(rows, first[1:])
     fill = fill_chunk(request.fill_value, request.chunk)
+    complete = complete_values(request)
     done = count()
 
     def write_value(i: int) -> None:
-        _write_value(request, groups[i], fill)
+        _write_value(request, groups[i], fill, complete=bool(complete[request.value_of[groups[i][0]]]))
         next(done)
 
     try:
         held = request.chunk.nbytes * max(-(-len(rows) // max(len(groups), 1)), 1)
-        pool.each_value(request.store, write_value, len(groups), held, pool.thread_count())
+        request.access.each_value(write_value, len(groups), held, pool.thread_count())
     except ChunkError as error:
         # Only now have the other threads finished the values that they were writing.
         raise failures.with_count(error, already + next(done), already + len(groups)) from error.__cause__
 
 
-def _write_value(request: WriteRequest, rows: IntArray, fill: npt.NDArray[Any]) -> None:
-    """Write the planned chunks of one stored value."""
+def _write_value(request: WriteRequest, rows: IntArray, fill: npt.NDArray[Any], *, complete: bool) -> None:
+    """Write the planned chunks of one stored value, which they overwrite completely or in part."""
     key = request.keys[int(request.value_of[rows[0]])]
     with locks.hold(request.store, [key]):
-        parts = _shard(request, rows, key, fill) if request.levels else _chunk(request, int(rows[0]), key, fill)
-        try:
-            if parts is None:
-                request.store.erase(key)
-            else:
-                request.store.set(key, parts)
-        # Third-party stores may raise anything.
-        except Exception as cause:
-            raise _failure(request, ChunkWriteError, int(rows[0]), key, f"the store failed: {cause}") from cause
-
-
-def _failure(request: WriteRequest, kind: type[ChunkError], row: int, key: str, reason: str) -> ChunkError:
-    return kind(reason, node=request.node, chunk=tuple(request.plan.chunks[row].tolist()), key=key)
+        if request.shard is None:
+            parts = _chunk(request, int(rows[0]), key, fill)
+        else:
+            parts = _shard(request, request.shard, rows, key, fill, complete=complete)
+        request.store_value(int(rows[0]), parts)
 
 
 def _get(request: WriteRequest, row: int, key: str) -> bytes | None:
@@ -93,24 +84,24 @@ def _get(request: WriteRequest, row: int, key: str) -> bytes | None:
         return request.store.get(key)
     except Exception as cause:
         reason = f"the write changes only part of it, and the store failed to read it: {cause}"
-        raise _failure(request, ChunkReadError, row, key, reason) from cause
+        raise request.failure(ChunkReadError, row, reason) from cause
 
 
-def _chunk(request: WriteRequest, row: int, key: str, fill: npt.NDArray[Any]) -> bytes | None:
-    """Return the new content of a stored value that is one chunk, or None to erase it."""
+def _chunk(request: WriteRequest, row: int, key: str, fill: npt.NDArray[Any]) -> list[Any]:
+    """Return the new content of a stored value that is one chunk, in parts; none to erase it."""
     stored = None if replaced_rows(request, np.array([row]))[0] else _get(request, row, key)
-    encoded = _changed(request, row, key, fill, stored)
-    return None if encoded is None else encoded.tobytes()
+    encoded = _changed(request, row, fill, stored)
+    return [] if encoded is None else [encoded.data]
 
 
 def _changed(
-    request: WriteRequest, row: int, key: str, fill: npt.NDArray[Any], stored: Any | None
+    request: WriteRequest, row: int, fill: npt.NDArray[Any], stored: Any | None
 ) -> npt.NDArray[np.uint8] | None:
     """Return a planned chunk, changed and encoded, or None if it should not be stored.
 
     ``stored`` is its old encoded content; None if it is absent or does not matter.
     """
-    chunk = _before(request, row, key, fill, stored)
+    chunk = _before(request, row, fill, stored)
     target = chunk if request.field is None else chunk[request.field]
     for which, inside, outside in pieces(request.plan, row):
         source = request.inputs[which]
@@ -127,10 +118,10 @@ def _changed(
     # Codec libraries may raise anything.
     except Exception as cause:
         reason = f"its elements cannot be encoded: {cause}"
-        raise _failure(request, ChunkWriteError, row, key, reason) from cause
+        raise request.failure(ChunkWriteError, row, reason) from cause
 
 
-def _before(request: WriteRequest, row: int, key: str, fill: npt.NDArray[Any], stored: Any | None) -> npt.NDArray[Any]:
+def _before(request: WriteRequest, row: int, fill: npt.NDArray[Any], stored: Any | None) -> npt.NDArray[Any]:
     """Return the old elements of a chunk."""
     if stored is None:
         return np.array(fill)
@@ -141,7 +132,7 @@ def _before(request: WriteRequest, row: int, key: str, fill: npt.NDArray[Any], s
             # Every element within the array is overwritten, so nothing is lost, and the chunk becomes readable again.
             return np.array(fill)
         reason = f"the write changes only part of it, and its stored bytes cannot be decoded: {cause}"
-        raise _failure(request, ChunkDecodeError, row, key, reason) from cause
+        raise request.failure(ChunkDecodeError, row, reason) from cause
 
 
 def is_fill(chunk: npt.NDArray[Any], fill: npt.NDArray[Any]) -> bool:
@@ -160,40 +151,37 @@ def is_fill(chunk: npt.NDArray[Any], fill: npt.NDArray[Any]) -> bool:
 # -- shards
 
 
-def _shard(request: WriteRequest, rows: IntArray, key: str, fill: npt.NDArray[Any]) -> bytes | None:
-    """Return the new content of a shard, or None to erase it."""
-    (level,) = request.levels
-    linear = inner_index(request, rows)
+def _shard(
+    request: WriteRequest, shard: Shard, rows: IntArray, key: str, fill: npt.NDArray[Any], *, complete: bool
+) -> list[Any]:
+    """Return the new content of a shard, in parts; none to erase it."""
     first = int(rows[0])
-    index_nbytes = level.codec.index_nbytes(level.stored_shape)
-    shards = level.codec.chunks_per_shard(level.stored_shape)
-    total = int(np.prod(shards, dtype=np.int64))
-    stored: npt.NDArray[np.uint8] | None = None
-    index = np.full((total, 2), EMPTY, np.uint64)
-    complete, beyond = _is_complete(request, rows), bool(request.beyond[request.value_of[first]])
-    if beyond or not complete:
+    parts: dict[int, Any] = {}
+    if not complete or request.beyond[request.value_of[first]]:
         data = _get(request, first, key)
-        if data is not None:
-            stored = np.frombuffer(data, np.uint8)
-            try:
-                index = _index(request, first, key, level, stored, index_nbytes)
-            except ChunkDecodeError:
-                if not complete:
-                    raise
-    parts: Parts = {
-        i: _stored_part(stored, index[i]) for i in np.flatnonzero(index[:, 0] != EMPTY).tolist() if stored is not None
-    }
-    for row, i, new in zip(rows.tolist(), linear.tolist(), replaced_rows(request, rows).tolist(), strict=True):
-        before = None if new else parts.get(i)
-        parts[i] = _changed(request, row, key, fill, before)
-    return _assemble(level, {i: part for i, part in parts.items() if part is not None}, total, index_nbytes)
+        try:
+            offset, nbytes = ranges_in(shard.empty_index() if data is None else shard.index_in(data))
+            kept = np.flatnonzero(nbytes >= 0)
+            for entry, begin, size in zip(kept.tolist(), offset[kept].tolist(), nbytes[kept].tolist(), strict=True):
+                parts[entry] = np.frombuffer(data or b"", np.uint8, size, begin)
+        except ValueError as cause:
+            if not complete:
+                reason = f"the write changes only part of its shard, whose index cannot be read: {cause}"
+                raise request.failure(ChunkDecodeError, first, reason) from cause
+    entries = shard.entries(request.plan.chunks[rows]).tolist()
+    for row, entry, new in zip(rows.tolist(), entries, replaced_rows(request, rows).tolist(), strict=True):
+        parts[entry] = _changed(request, row, fill, None if new else parts.get(entry))
+    made = NewShard(shard)
+    stored = [(entry, parts[entry]) for entry in sorted(parts) if parts[entry] is not None]
+    made.add([entry for entry, _ in stored], [part.size for _, part in stored], [part.data for _, part in stored])
+    return made.parts()
 
 
 def replaced_rows(request: WriteRequest, rows: IntArray) -> npt.NDArray[np.bool_]:
     """Return which of some planned chunks are overwritten with all they can hold beyond the array, bool ``(n,)``."""
-    if not request.levels:
+    if request.shard is None:
         return request.whole[rows] & ~request.beyond[request.value_of[rows]]
-    inner = np.array(request.levels[0].inner_shape, np.int64)
+    inner = np.array(request.shard.level.inner_shape, np.int64)
     ragged = (np.array(request.shape, np.int64) - request.plan.chunks[rows] * inner < inner).any(axis=1)
     return np.asarray(request.whole[rows] & ~ragged)
 
@@ -205,83 +193,17 @@ def kept_in_part(request: WriteRequest, values: IntArray) -> npt.NDArray[np.bool
     """
     kept = request.beyond[values]
     some = np.flatnonzero(kept)
-    if len(some) and isinstance(request.store, PresenceStore):
-        kept[some] = request.store.contains([request.keys[value] for value in values[some].tolist()])
+    if len(some):
+        kept[some] = request.access.contains([request.keys[value] for value in values[some].tolist()])
     return np.zeros_like(kept) if kept.any() and request.is_current() else kept
 
 
 def complete_values(request: WriteRequest) -> npt.NDArray[np.bool_]:
     """Return bool ``(s,)``: whether a stored value is overwritten completely, as far as it lies within the array."""
     whole = np.bincount(request.value_of[request.whole], minlength=len(request.keys))
-    if not request.levels:
+    if request.shard is None:
         return np.asarray(whole == 1)
-    (level,) = request.levels
+    level = request.shard.level
     shard, inner = np.array(level.shard_shape, np.int64), np.array(level.inner_shape, np.int64)
     within = np.minimum(shard, np.array(request.shape, np.int64) - request.keys.chunks * shard)
     return np.asarray(whole == np.prod(-(-within // inner), axis=1))
-
-
-def _is_complete(request: WriteRequest, rows: IntArray) -> bool:
-    """Return whether some planned chunks overwrite all that a stored value has within the array."""
-    if not request.whole[rows].all():
-        return False
-    return not request.levels or len(rows) == _inside(request, int(rows[0]), request.levels[0])
-
-
-def inner_index(request: WriteRequest, rows: IntArray) -> IntArray:
-    """Return the entries of some planned chunks in the indexes of their shards, int64 ``(n,)``."""
-    (level,) = request.levels
-    per_shard = [a // b for a, b in zip(level.shard_shape, level.inner_shape, strict=True)]
-    inner = request.plan.chunks[rows] % np.array(per_shard, np.int64)
-    linear = np.zeros(len(rows), np.int64)
-    for d in level.order:
-        linear = linear * per_shard[d] + inner[:, d]
-    return linear
-
-
-def _inside(request: WriteRequest, row: int, level: ShardLevel) -> int:
-    """Return how many inner chunks of a shard have elements within the array."""
-    number = 1
-    for coord, shard, inner, size in zip(
-        request.plan.chunks[row].tolist(), level.shard_shape, level.inner_shape, request.shape, strict=True
-    ):
-        begin = coord * inner // shard * shard
-        number *= -(-min(shard, size - begin) // inner)
-    return number
-
-
-def _index(
-    request: WriteRequest, row: int, key: str, level: ShardLevel, stored: npt.NDArray[np.uint8], index_nbytes: int
-) -> npt.NDArray[np.uint64]:
-    try:
-        if stored.size < index_nbytes:
-            raise ValueError(f"the shard has {stored.size} bytes, too few for an index of {index_nbytes}")
-        at_start = level.codec.index_location == "start"
-        part = stored[:index_nbytes] if at_start else stored[stored.size - index_nbytes :]
-        return level.codec.decode_index(part, level.stored_shape, shard_nbytes=stored.size).reshape(-1, 2)
-    except ValueError as cause:
-        reason = f"the write changes only part of its shard, whose index cannot be read: {cause}"
-        raise _failure(request, ChunkDecodeError, row, key, reason) from cause
-
-
-def _stored_part(stored: npt.NDArray[np.uint8], entry: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint8]:
-    offset, nbytes = entry.tolist()
-    return stored[offset : offset + nbytes]
-
-
-def _assemble(
-    level: ShardLevel, parts: dict[int, npt.NDArray[np.uint8]], total: int, index_nbytes: int
-) -> bytes | None:
-    """Return a shard with its inner chunks in the order of the index, or None if there are none."""
-    if not parts:
-        return None
-    index = np.full((total, 2), EMPTY, np.uint64)
-    at_start = level.codec.index_location == "start"
-    position = index_nbytes if at_start else 0
-    ordered = sorted(parts)
-    for i in ordered:
-        index[i] = position, parts[i].size
-        position += parts[i].size
-    encoded = level.codec.encode_index(index, level.stored_shape)
-    body = [parts[i] for i in ordered]
-    return b"".join(part.data for part in ([encoded, *body] if at_start else [*body, encoded]))

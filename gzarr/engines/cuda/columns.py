@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from ...plan.planner import Plan
-    from ..request import ReadRequest
+    from ..access.access import ReadRequest
     from .device_protocol import Device
 
     IntArray = npt.NDArray[np.int64]

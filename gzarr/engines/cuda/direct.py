@@ -24,18 +24,16 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from ...errors import DeviceError
-from ...stores.base import LocalFiles
 from ...stores.file_tree import dangling_link
 from .. import pool
-from ..request import ABSENT as NO_RANGE
-from ..request import WHOLE
+from ..access.sources import ABSENT as NO_RANGE
+from ..access.sources import WHOLE
 from .staging import ABSENT, DEFERRED, FALLBACK, NO_FRAMES, READY, Staged
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from ...stores.base import ReadableStore
-    from ..request import ReadRequest
+    from ..access.access import Access, ReadRequest
     from .device_protocol import Device, DirectFile, DirectFiles
     from .staging import FrameFormat, Frames
 
@@ -51,21 +49,19 @@ PIECE_BYTES: Final = 4 << 20
 _ALIGNMENT: Final = 64
 
 
-def files_for(device: Device, store: ReadableStore, form: FrameFormat) -> DirectFiles | None:
+def files_for(device: Device, access: Access, form: FrameFormat) -> DirectFiles | None:
     """Return the reader of an array's chunks past host memory, or None if they must go through it.
 
     Parameters
     ----------
-    device, store
-        Device to read to, and store to read from.
+    device, access
+        Device to read to, and access to what is read.
     form
         Format of the chunks.
     """
     if form.compressor is not None or form.checksums or form.nbytes < MIN_CHUNK_BYTES:
         return None
-    if not isinstance(store, LocalFiles) or store.file_root() is None:
-        return None
-    return device.direct_files()
+    return device.direct_files() if access.root is not None else None
 
 
 class DirectStaging:
@@ -84,8 +80,7 @@ class DirectStaging:
     """
 
     def __init__(self, device: Device, files: DirectFiles, request: ReadRequest, nbytes: int) -> None:
-        store = request.store
-        root = store.file_root() if isinstance(store, LocalFiles) else None
+        root = request.access.root
         assert root is not None
         self._device = device
         self._files = files
@@ -113,7 +108,7 @@ class DirectStaging:
         """
         sources, nbytes = self._sources, self._nbytes
         # Neighbours in a file are read one after the other.
-        rows = rows[np.lexsort((sources.offset[rows], sources.key_index[rows]))]
+        rows = sources.in_order(rows)
         found, offset = sources.nbytes[rows], sources.offset[rows]
         state = np.where(found == NO_RANGE, ABSENT, FALLBACK)
         wanted = np.flatnonzero((found == WHOLE) | (found == nbytes))

@@ -49,9 +49,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from ...plan.decode_program import Decoding
-    from ...stores.base import ReadableStore
+    from ..access.access import Access, ReadRequest, Verify
     from ..cpu.engine import CpuEngine
-    from ..request import ReadRequest, Verify
     from .columns import Output, Placement
     from .device_program import DeviceProgram
     from .device_protocol import Decompressor, Device, DirectFiles
@@ -144,8 +143,8 @@ class CudaEngine:
         waves = planner.plan(expected(self._program, max(frames, 1), none), budget)
         return waves.shape.chunks, waves.flight
 
-    def path(self, chunks: int, needed_nbytes: int, store: ReadableStore | None = None, verify: Verify = "none") -> str:
-        """Describe how a read of this size, from this store if given, will be decoded.
+    def path(self, chunks: int, needed_nbytes: int, access: Access | None = None, verify: Verify = "none") -> str:
+        """Describe how a read of this size, by this access if given, will be decoded.
 
         Initialises CUDA only to ask kvikio, so that a process can still fork after showing an array.
         """
@@ -154,7 +153,7 @@ class CudaEngine:
         route = self.route(chunks, needed_nbytes, verify=verify, may_measure=False)
         where, _, what = self._decoding.path.partition(": ")
         if route.decode == "cuda":
-            direct = store is not None and self._files(store) is not None
+            direct = access is not None and self._files(access) is not None
             return f"cuda: {what}, by GPUDirect Storage" if direct else f"cuda: {what}"
         return f"cuda, decoded on the host ({where}; {route.reason}): {what}"
 
@@ -215,13 +214,13 @@ class CudaEngine:
                     chunk = request.chunk
                     read.run(host_program(chunk), None, HostStaging(self._cpu, request), rows, chunk.nbytes, 0)
 
-    def _files(self, store: ReadableStore) -> DirectFiles | None:
+    def _files(self, access: Access) -> DirectFiles | None:
         """Return the reader of chunks past host memory, or None."""
-        return files_for(self._device, store, self._program.frames) if self._program is not None else None
+        return files_for(self._device, access, self._program.frames) if self._program is not None else None
 
     def _source(self, request: ReadRequest, form: FrameFormat, verify: Verify) -> Source:
         """Return the source of the chunks that the device decodes."""
-        files = self._files(request.store)
+        files = self._files(request.access)
         if files is not None:
             return DirectStaging(self._device, files, request, form.nbytes)
         return Staging(request, form, verify=self._verifies(verify))

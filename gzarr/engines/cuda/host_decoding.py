@@ -18,8 +18,9 @@ from .staging import NO_FRAMES, READY, Frames, Staged
 if TYPE_CHECKING:
     import numpy.typing as npt
 
+    from ..access.access import ReadRequest
+    from ..access.sources import Sources
     from ..cpu.engine import CpuEngine
-    from ..request import ReadRequest, Sources
     from .budget import Budget
     from .device_protocol import Device
 

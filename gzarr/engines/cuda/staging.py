@@ -6,7 +6,6 @@ threads fetch batches of values, which are then processed the same way.
 
 from __future__ import annotations
 
-import os
 import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -17,11 +16,10 @@ from gzarr_kernels.slots import frames as f
 from gzarr_kernels.slots import read as r
 from gzarr_kernels.slots import stage as s
 
-from ...plan.keys import ChunkKeys, file_prefix
-from ...stores.base import LocalFiles, RemoteValues
 from .. import kernels, pool
-from ..cpu.native import BATCH_BYTES, BATCH_CHUNKS, fetch
-from ..fetching import BUDGET_BYTES, fetch_each
+from ..access.files import Places
+from ..access.requests import BUDGET_BYTES
+from ..job_slots import JobSlots
 from ..kernels import OPEN_FLAGS, address
 from ..monitor import spent
 
@@ -30,7 +28,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from ..request import ReadRequest
+    from ..access.access import ReadRequest
 
     IntArray = npt.NDArray[np.int64]
 
@@ -151,9 +149,8 @@ class Staging:
         self._cancelled = False
         # Of the call of :meth:`stage` in progress: bytes and frames in use.
         self._shared: IntArray = np.zeros(2, np.int64)
-        self._job = job = np.zeros(s.JOB_SIZE, np.int64)
-        # Compiled code holds addresses of these arrays.
-        self._alive: list[Any] = []
+        self._slots = JobSlots(np.zeros(s.JOB_SIZE, np.int64))
+        self._job = job = self._slots.array
         job[r.MOST_ENCODED] = request.most_encoded
         job[r.OPEN_FLAGS] = OPEN_FLAGS
         job[s.CUT] = kernels.operation(form.compressor, "frames") if form.compressor is not None else 0
@@ -163,35 +160,7 @@ class Staging:
         if verify and form.algorithm is not None:
             job[s.VERIFIES] = kernels.operation(form.algorithm, "verifies")
         job[s.LEAD] = _lead(form)
-        root = request.store.file_root() if isinstance(request.store, LocalFiles) else None
-        self._in_memory = root is None
-        plan, sources = request.plan, request.sources
-        if root is None:
-            job[r.MODE] = r.MODE_MEMORY
-            self._where = np.zeros(len(plan), np.int64)
-            self._nbytes = np.zeros(len(plan), np.int64)
-            job[r.WHERE], job[r.NBYTES] = self._address(self._where), self._address(self._nbytes)
-        elif isinstance(sources.keys, ChunkKeys) and sources.keys.chunks is plan.chunks:
-            k = plan.chunks.shape[1]
-            prefix = file_prefix(root, sources.keys.prefix, sources.keys.encoding, k)
-            job[r.MODE] = r.MODE_FILES
-            job[r.PATHS], job[r.PREFIX_NBYTES] = self._address(np.frombuffer(prefix, np.uint8)), len(prefix)
-            job[r.GRID], job[r.COORDINATES] = self._address(plan.chunks), k
-            job[r.SEPARATOR] = ord(sources.keys.encoding.separator)
-        else:
-            keys = sources.keys.all() if isinstance(sources.keys, ChunkKeys) else sources.keys
-            folder = os.fsdecode(root)
-            paths = np.frombuffer(os.fsencode("".join([f"{folder}/{key}\0" for key in keys])), np.uint8)
-            job[r.MODE] = r.MODE_RANGES
-            job[r.PATHS] = self._address(paths)
-            job[r.PATH_OFFSETS] = self._address(np.append(0, np.flatnonzero(paths == 0) + 1))
-            job[r.SPAN_FILE] = self._address(sources.key_index)
-            job[r.WHERE], job[r.NBYTES] = self._address(sources.offset), self._address(sources.nbytes)
-
-    def _address(self, array: npt.NDArray[Any]) -> int:
-        array = np.ascontiguousarray(array)
-        self._alive.append(array)
-        return address(array)
+        self._places = Places(self._slots, request, join=False)
 
     def stage(
         self, rows: IntArray, staging: npt.NDArray[np.uint8], capacity: int, most_frames: int
@@ -221,10 +190,9 @@ class Staging:
         ChunkError
             If a store other than local files fails. All other faults are left to the CPU engine.
         """
-        sources = self._request.sources
-        if self._job[r.MODE] != r.MODE_FILES:
+        if self._places.in_memory or self._places.in_ranges:
             # Neighbours in a file are mostly read by one thread, in order.
-            rows = rows[np.lexsort((sources.offset[rows], sources.key_index[rows]))]
+            rows = self._request.sources.in_order(rows)
         rows = np.ascontiguousarray(rows)
         outcomes = np.zeros((len(rows), s.RESULTS), np.int64)
         outcomes[:, s.STATE] = FALLBACK
@@ -235,7 +203,7 @@ class Staging:
         job[s.STAGING], job[s.CAPACITY] = address(staging), min(capacity, staging.size)
         job[s.OUTCOMES] = address(outcomes)
         job[s.FRAMES], job[s.MOST_FRAMES] = address(columns), most_frames
-        if self._in_memory:
+        if self._places.in_memory:
             rows = self._from_store(job, rows, outcomes[:, s.STATE], shared)
         else:
             turns = np.zeros(1, np.int64)
@@ -288,27 +256,18 @@ class Staging:
                 staged += len(batch)
             batch = np.ascontiguousarray(batch)
             order[begin : begin + len(batch)] = batch
-            buffers = [None if v is None else np.frombuffer(v, np.uint8) for v in values]
-            self._where[batch] = [0 if b is None else address(b) for b in buffers]
-            self._nbytes[batch] = [-1 if b is None else b.size for b in buffers]
+            alive = self._places.put(batch, values)
             part = job.copy()
             turns = np.zeros(1, np.int64)
             part[r.CHUNK_ROWS], part[r.SPANS] = address(batch), len(batch)
             part[s.NEXT], part[s.FIRST] = address(turns), begin
             with spent(request.monitor, "decoder"):
                 _run(part)
+            del alive
             return not self._cancelled and not (0 < capacity <= shared[0] or 0 < most_frames <= shared[1])
 
-        if isinstance(request.store, RemoteValues):
-            fetch_each(request, rows, workers, stage_values, min(BUDGET_BYTES, max(capacity, 1)))
-        else:
-            most = max(1, min(BATCH_CHUNKS, BATCH_BYTES // max(int(job[s.EXPECTED]), 1), -(-len(rows) // workers)))
-
-            def stage_batch(i: int) -> object:
-                batch = rows[i * most : (i + 1) * most]
-                return None if stage_values(batch, fetch(request, batch)) else pool.STOP
-
-            pool.each(stage_batch, -(-len(rows) // most), workers)
+        budget = min(BUDGET_BYTES, max(capacity, 1))
+        request.access.each(request, rows, workers, stage_values, budget_bytes=budget)
         order[staged:] = rows[~np.isin(rows, order[:staged])]
         state[staged:] = DEFERRED
         return order

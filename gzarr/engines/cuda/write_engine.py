@@ -12,18 +12,18 @@ whole are encoded here; partly changed ones, and those that the device cannot en
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from ...codecs.sharding import EMPTY
 from ...errors import ChunkWriteError
 from ...stores import locks
-from ...stores.buffers import store_parts
+from ...stores.buffers import store_value
 from .. import failures, pool
-from ..cpu.write_threads import complete_values, inner_index, kept_in_part
+from ..access.shard import NewShard
+from ..cpu.write_threads import complete_values, kept_in_part
 from . import loss, slots
 from .budget import Budget
 from .columns import output_memory, pieces_of
@@ -207,9 +207,7 @@ class _Shard:
     """A shard with some of its inner chunks encoded."""
 
     missing: int
-    index: npt.NDArray[np.uint64]
-    nbytes: int
-    parts: list[bytes] = field(default_factory=list)
+    made: NewShard
     failed: bool = False
 
 
@@ -256,8 +254,8 @@ class _Writing:
     def run(self, rows: IntArray) -> list[IntArray]:
         """Write the stored values of some planned chunks; return the chunks that are left to the CPU."""
         request = self._request
-        if request.levels:
-            self._inner[rows] = inner_index(request, rows)
+        if request.shard is not None:
+            self._inner[rows] = request.shard.entries(request.plan.chunks[rows])
         rows = rows[np.lexsort((self._inner[rows], request.value_of[rows]))]
         chunks = self._chunks_of_a_wave(rows)
         if not chunks:
@@ -314,7 +312,7 @@ class _Writing:
     def _finish(self, waves: deque[WriteWave]) -> None:
         """Store the values that the oldest wave has encoded."""
         wave = waves[0]
-        encoded = wave.finish(keep_empty=self._request.write_empty_chunks, packed=bool(self._request.levels))
+        encoded = wave.finish(keep_empty=self._request.write_empty_chunks, packed=self._request.shard is not None)
         values = self._request.value_of[wave.rows]
         first = np.flatnonzero(np.diff(values, prepend=np.int64(-1)))
         ready = []
@@ -333,57 +331,37 @@ class _Writing:
         """
         value = int(self._request.value_of[rows[begin]])
         failed = bool(encoded.failed[begin:end].any())
-        if not self._request.levels:
+        if self._request.shard is None:
             if failed:
                 self._left.append(rows[begin:end])
                 return None
             return [self._bytes(encoded, begin, end)] if encoded.nbytes[begin] else []
-        shard = self._shards.get(value) or self._open(int(self._size[value]))
+        shard = self._shards.get(value) or _Shard(int(self._size[value]), NewShard(self._request.shard))
         self._shards[value] = shard
         shard.failed |= failed
         shard.missing -= end - begin
         here = np.flatnonzero(encoded.nbytes[begin:end]) + begin
-        inner, nbytes = self._inner[rows[here]], encoded.nbytes[here]
-        shard.index[inner, 0] = shard.nbytes + np.cumsum(nbytes) - nbytes
-        shard.index[inner, 1] = nbytes
-        shard.nbytes += int(nbytes.sum())
         body = self._bytes(encoded, begin, end)
+        # Another wave reuses the memory before the shard is complete.
+        shard.made.add(self._inner[rows[here]], encoded.nbytes[here], [body.tobytes() if shard.missing else body])
         if shard.missing:
-            # Another wave reuses the memory before the shard is complete.
-            shard.parts.append(body.tobytes())
             return None
         del self._shards[value]
         if shard.failed:
             self._left.append(np.flatnonzero(self._request.value_of == value))
             return None
-        return self._shard(shard, body)
+        return shard.made.parts()
 
     def _bytes(self, encoded: Encoded, begin: int, end: int) -> memoryview:
         last = end - 1
         return encoded.data[encoded.begin[begin] : encoded.begin[last] + encoded.nbytes[last]].data
-
-    def _open(self, missing: int) -> _Shard:
-        (level,) = self._request.levels
-        total = int(np.prod(level.codec.chunks_per_shard(level.stored_shape), dtype=np.int64))
-        at_start = level.codec.index_location == "start"
-        index = np.full((total, 2), EMPTY, np.uint64)
-        return _Shard(missing, index, level.codec.index_nbytes(level.stored_shape) if at_start else 0)
-
-    def _shard(self, shard: _Shard, body: memoryview) -> list[Any]:
-        """Return a complete shard: its inner chunks, in the order of the index, and the index."""
-        if (shard.index == EMPTY).all():
-            return []
-        (level,) = self._request.levels
-        index = level.codec.encode_index(shard.index, level.stored_shape).data
-        parts = [*shard.parts, body]
-        return [index, *parts] if level.codec.index_location == "start" else [*parts, index]
 
     def _store(self, ready: Sequence[tuple[int, list[Any]]]) -> None:
         """Store values in host threads."""
         request = self._request
         done = count(self._done)
 
-        def store_value(i: int) -> None:
+        def store_one(i: int) -> None:
             row, parts = ready[i]
             value = int(request.value_of[row])
             key = request.keys[value]
@@ -392,25 +370,16 @@ class _Writing:
                     if kept_in_part(request, np.array([value])).any():
                         self._left.append(np.flatnonzero(request.value_of == value))
                         return
-                    _set(request.store, key, parts)
+                    store_value(request.store, key, parts)
             # Third-party stores may raise anything.
             except Exception as cause:
-                chunk = tuple(request.plan.chunks[row].tolist())
-                reason = f"the store failed: {cause}"
-                raise ChunkWriteError(reason, node=request.node, chunk=chunk, key=key) from cause
+                raise request.failure(ChunkWriteError, row, f"the store failed: {cause}") from cause
             next(done)
 
         try:
-            pool.each(store_value, len(ready), pool.thread_count())
+            pool.each(store_one, len(ready), pool.thread_count())
         except ChunkWriteError as error:
             # Counted here: only now have the other threads finished.
             total = int(np.count_nonzero(self._size))
             raise failures.with_count(error, next(done), total) from error.__cause__
         self._done = next(done)
-
-
-def _set(store: Any, key: str, parts: list[Any]) -> None:
-    if not parts:
-        store.erase(key)
-    else:
-        store_parts(store, key, parts)

@@ -122,7 +122,8 @@ def write_program(request: WriteRequest) -> WriteProgram | None:
     # Some codecs need no work on reading, but do on writing: rounding, a map of values.
     if any(isinstance(codec, FilterCodec | BitroundCodec) for codec in request.codecs):
         return None
-    decoding = Decoding(request.levels, request.codecs, request.chunk, None, 0)
+    levels = () if request.shard is None else (request.shard.level,)
+    decoding = Decoding(levels, request.codecs, request.chunk, None, 0)
     inverse = device_program(decoding)
     if inverse is None or inverse.swap & (inverse.swap - 1):
         return None

@@ -21,7 +21,7 @@ from gzarr.stores.atomic_files import TEMPORARY
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gzarr.plan.decode_program import ShardLevel
+    from gzarr.engines.access.shard import Shard
 
 pytestmark = pytest.mark.skipif("files" not in native_write.available(), reason="needs Linux and the encoders' wheels")
 
@@ -185,8 +185,8 @@ def test_a_shard_that_is_replaced_meanwhile(tmp_path: Path, monkeypatch: pytest.
     array[...] = expected = np.arange(64, dtype="i4")
     open_shard = old_content._open_shard
 
-    def replaced(path: str, level: ShardLevel) -> Any:
-        found = open_shard(path, level)
+    def replaced(path: str, shard: Shard) -> Any:
+        found = open_shard(path, shard)
         other = tmp_path / "other"
         other.write_bytes(b"\0" * 5000)
         other.rename(path)

@@ -30,7 +30,7 @@ def test_a_fault_is_seen_whatever_was_in_memory(tmp_path: Path, monkeypatch: pyt
             made.reshape(-1).view(np.uint8)[...] = 255
         return made
 
-    monkeypatch.setattr("gzarr.engines.cpu.shard_indexes.np.empty", full_of_ones)
+    monkeypatch.setattr("gzarr.engines.access.files.np.empty", full_of_ones)
     with pytest.raises(ChunkDecodeError, match="index") as caught:
         array[...]
     assert caught.value.key == "c/9"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 import time
 from dataclasses import dataclass
@@ -19,8 +20,10 @@ from gzarr.codecs.deflate import GzipCodec
 from gzarr.codecs.registry import codec_from_v3
 from gzarr.codecs.transpose import TransposeCodec
 from gzarr.codecs.zstd import ZstdCodec
+from gzarr.engines.access.access import BATCH_BYTES, Access, ReadRequest
+from gzarr.engines.access.choose import access_to
+from gzarr.engines.access.sources import ABSENT, WHOLE, Sources
 from gzarr.engines.cpu import threads
-from gzarr.engines.request import ABSENT, WHOLE, ReadRequest, Sources
 from gzarr.errors import ChunkDecodeError, ChunkReadError, MissingChunkError, StoreError
 from gzarr.metadata.chunk_grid import ChunkGrid
 from gzarr.metadata.model import ChunkKeyEncoding
@@ -129,7 +132,7 @@ class Volume:
         views: list[Any] = [selection.view(output) for selection, output in zip(selections, outputs, strict=True)]
         request = ReadRequest(
             "/a/b",
-            self.store if store is None else store,
+            access_to(self.store if store is None else store),
             self.codecs,
             self.chunk,
             planned,
@@ -410,7 +413,7 @@ def test_adjacent_ranges_are_fetched_as_one() -> None:
         np.array([64, 0, 320, 256, 128]),  # the second key goes on where the first ends
         np.array([64, 64, 8, 64, ABSENT]),
     )
-    values = threads.fetch(store, sources, [3, 0, 1, 2, 4], 1 << 20)
+    values = Access(store).values(sources, np.array([3, 0, 1, 2, 4]), 1 << 20)
     whole = volume.store.get("a/b/shard")
     assert values[:3] == [whole[256:320], whole[64:128], whole[0:64]]
     assert values[3:] == [None, None]
@@ -422,16 +425,23 @@ def test_adjacent_ranges_are_fetched_as_one() -> None:
     ]
 
 
-def test_batches_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    n = 1000
-    sizes = np.full(n, 100, np.int64)
-    sizes[500] = 10**9
-    sources = Sources(["x"], np.zeros(n, np.int64), np.arange(n) * 100, sizes)
-    monkeypatch.setattr(threads, "BATCH_BYTES", 450)
-    batches = threads._batches(sources, 2)
-    assert sorted(row for batch in batches for row in batch) == list(range(n))
-    assert all(len(batch) <= 4 for batch in batches)
-    assert [500] in batches
+@pytest.mark.parametrize(("dtype", "sizes", "most"), [("u1", 10, 8), ("u1", 3 << 20, 2), ("O", WHOLE, 1)])
+def test_batches_are_bounded(dtype: str, sizes: int, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the number of chunks, by their bytes, and one by one where these are not known."""
+    array = np.zeros((64, 64), dtype)
+    volume = Volume(array, (8, 8), (BytesCodec("little"),), MemoryStore())
+    request, _ = volume.request(parse_basic(..., array.shape))
+    columns = np.arange(64)[::-1] * sizes, np.full(64, sizes)
+    sources = Sources(["x"], np.zeros(64, np.int64), *columns)
+    request = dataclasses.replace(request, access=Access(volume.store), sources=sources)
+    # There are no such values: only what is asked for matters.
+    monkeypatch.setattr(Access, "fetch", lambda self, request, rows: [None] * len(rows))
+    batches: list[list[int]] = []
+    rows = np.arange(64)
+    request.access.each(request, rows, 2, lambda some, _: batches.append(some.tolist()) is None, least_batches=4)
+    assert sorted(row for batch in batches for row in batch) == list(range(64))
+    assert {len(batch) for batch in batches} == {most}
+    assert most * sizes <= BATCH_BYTES
 
 
 def test_many_callers_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,6 +18,7 @@ from support.staged_chunks import Volume
 
 import gzarr
 from gzarr.engines import pool
+from gzarr.engines.access.choose import access_to
 from gzarr.engines.cuda import direct, slots
 from gzarr.engines.cuda.host_decoding import HostStaging
 from gzarr.engines.cuda.staging import ABSENT, DEFERRED, FALLBACK, READY
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
     from support.watched_device import WatchedDevice
 
-    from gzarr.engines.request import ReadRequest
+    from gzarr.engines.access.access import ReadRequest
 
 SHAPE, CHUNKS = (300, 250), (128, 128)
 #: Of a chunk of 4-byte elements: the least that goes past the host.
@@ -440,11 +441,11 @@ def test_decode_path(tmp_path: Path, device: WatchedDevice) -> None:
     a = gzarr.open_array(tmp_path / "a", device="cuda")
     engine = a._reader._the_cuda_engine
     path = partial(engine.path, 6, data.nbytes)
-    assert path(gzarr.stores.LocalStore(tmp_path / "a")).endswith(", by GPUDirect Storage")
-    assert "GPUDirect" not in path(gzarr.stores.MemoryStore())
+    assert path(access_to(gzarr.stores.LocalStore(tmp_path / "a"))).endswith(", by GPUDirect Storage")
+    assert "GPUDirect" not in path(access_to(gzarr.stores.MemoryStore()))
     assert "GPUDirect" not in path()
     device.direct = None
-    assert "GPUDirect" not in path(gzarr.stores.LocalStore(tmp_path / "a"))
+    assert "GPUDirect" not in path(access_to(gzarr.stores.LocalStore(tmp_path / "a")))
 
 
 def test_entries_of_zip_archives(tmp_path: Path, device: WatchedDevice, files: FilesPastHost) -> None:

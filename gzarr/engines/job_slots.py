@@ -1,10 +1,8 @@
-"""Jobs of the compiled loops as int64 arrays. All of the CPU engine's jobs have their slots filled here.
+"""Jobs of the compiled loops as int64 arrays. Slots are filled here.
 
 The slots are documented in ``gzarr_kernels.slots``. Jobs of ``gzarr_kernels.write`` and
 ``gzarr_kernels.index`` begin with the slots of ``read``, followed by their own. A slot that is not set is 0. Jobs of
 small reads are prepared here, too; later only their ``FILL`` slot changes (:mod:`gzarr.engines.cpu.small_reads`).
-
-Importing this module loads the compiled loop, so call :func:`gzarr.engines.kernels.load` first.
 """
 
 from __future__ import annotations
@@ -20,15 +18,14 @@ from gzarr_kernels.slots import read as r
 from gzarr_kernels.slots import write as w
 from gzarr_kernels.slots.conversion import NONE
 
-from ..kernels import OPEN_FLAGS, address
+from .kernels import OPEN_FLAGS, address
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import numpy.typing as npt
 
-    from ...plan.planner import Plan
-    from .old_content import OldContent
+    from ..plan.planner import Plan
 
     IntArray = npt.NDArray[np.int64]
 
@@ -215,6 +212,37 @@ class JobSlots:
         job[r.SEPARATOR] = separator
         job[r.OPEN_FLAGS] = OPEN_FLAGS
 
+    def set_paths(self, paths: npt.NDArray[np.uint8], offsets: IntArray) -> None:
+        """Set the files of byte ranges: NUL-terminated paths, as uint8; int64 ``(files + 1,)``, where each begins."""
+        job = self.array
+        job[r.MODE] = r.MODE_RANGES
+        job[r.PATHS] = self.keep(paths)
+        job[r.PATH_OFFSETS] = self.keep(offsets)
+        job[r.OPEN_FLAGS] = OPEN_FLAGS
+
+    def set_ranges(self, file: IntArray, offset: IntArray, nbytes: IntArray) -> None:
+        """Set byte ranges: int64 ``(n,)``, file of each chunk, first byte there, size; below 0, it is absent."""
+        job = self.array
+        job[r.SPAN_FILE] = self.keep(file)
+        job[r.WHERE] = self.keep(offset)
+        job[r.NBYTES] = self.keep(nbytes)
+
+    def set_spans(self, bounds: IntArray, file: IntArray, offset: IntArray, nbytes: IntArray) -> None:
+        """Set the ranges that are read in one request each.
+
+        Parameters
+        ----------
+        bounds
+            int64 ``(spans + 1,)``, first row of each span.
+        file, offset, nbytes
+            int64 ``(spans,)``: file, first byte and size.
+        """
+        job = self.array
+        job[r.SPAN_ROWS] = self.keep(bounds)
+        job[r.SPAN_FILE] = self.keep(file)
+        job[r.SPAN_OFFSET] = self.keep(offset)
+        job[r.SPAN_NBYTES] = self.keep(nbytes)
+
 
 class ReadSlots(JobSlots):
     """The job of a read, for ``gzarr_kernels.read.work``.
@@ -227,42 +255,6 @@ class ReadSlots(JobSlots):
 
     def __init__(self, array: IntArray | None = None) -> None:
         super().__init__(np.zeros(r.JOB_SIZE, np.int64) if array is None else array)
-
-    def set_ranges(
-        self,
-        paths: npt.NDArray[np.uint8],
-        path_offsets: IntArray,
-        span_rows: IntArray,
-        span_file: IntArray,
-        span_offset: IntArray,
-        span_nbytes: IntArray,
-        offset: IntArray,
-        nbytes: IntArray,
-    ) -> None:
-        """Set byte ranges of files.
-
-        Parameters
-        ----------
-        paths, path_offsets
-            NUL-terminated paths, as uint8; int64 ``(files + 1,)``, where each begins.
-        span_rows
-            int64 ``(spans + 1,)``, first row of each span: a range that is read in one request.
-        span_file, span_offset, span_nbytes
-            int64 ``(spans,)``: file, first byte and size.
-        offset, nbytes
-            int64 ``(n,)``: first byte in the file and size of each chunk; sizes below 0 are absent chunks.
-        """
-        job = self.array
-        job[r.MODE] = r.MODE_RANGES
-        job[r.PATHS] = self.keep(paths)
-        job[r.PATH_OFFSETS] = self.keep(path_offsets)
-        job[r.SPAN_ROWS] = self.keep(span_rows)
-        job[r.SPAN_FILE] = self.keep(span_file)
-        job[r.SPAN_OFFSET] = self.keep(span_offset)
-        job[r.SPAN_NBYTES] = self.keep(span_nbytes)
-        job[r.WHERE] = self.keep(offset)
-        job[r.NBYTES] = self.keep(nbytes)
-        job[r.OPEN_FLAGS] = OPEN_FLAGS
 
     def set_read(self, status: IntArray, most_encoded: int, fill: int, zeros: IntArray) -> None:
         """Set the slots that only reads have.
@@ -436,17 +428,20 @@ class WriteSlots(JobSlots):
         job[w.DURABLE] = durable
         job[w.SLAB] = slab
 
-    def set_old(self, old: OldContent) -> None:
-        """Set the old content of the job's rows, in their order, which is changed or kept."""
-        job, program = self.array, old.program
-        job[w.OLD] = self.keep(old.needed)
-        job[w.OLD_PROGRAM] = self.keep(program.words)
-        job[w.OLD_OPERATIONS] = program.operations
-        job[r.MOST_ENCODED] = old.most_encoded
-        if old.shards is not None:
-            job[w.OLD_FILE] = self.keep(old.shards.files)
-            job[w.OLD_OFFSET] = self.keep(old.shards.offset)
-            job[w.OLD_NBYTES] = self.keep(old.shards.nbytes)
+    def set_old(self, needed: IntArray, words: IntArray, operations: int, most_encoded: int) -> None:
+        """Set what is needed of the old content of the job's rows, in their order, and the program that decodes it."""
+        job = self.array
+        job[w.OLD] = self.keep(needed)
+        job[w.OLD_PROGRAM] = self.keep(words)
+        job[w.OLD_OPERATIONS] = operations
+        job[r.MOST_ENCODED] = most_encoded
+
+    def set_old_shards(self, files: IntArray, offset: IntArray, nbytes: IntArray) -> None:
+        """Set where old content is in shards: descriptors of their files, offset and size of each row, int64."""
+        job = self.array
+        job[w.OLD_FILE] = self.keep(files)
+        job[w.OLD_OFFSET] = self.keep(offset)
+        job[w.OLD_NBYTES] = self.keep(nbytes)
 
     def set_shards(self, indexes: npt.NDArray[np.uint64], *, checksum: bool, at_start: bool) -> None:
         """Set the indexes of shards to write.

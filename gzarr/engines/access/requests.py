@@ -1,7 +1,8 @@
-"""Fetching the chunks of a read from a remote store: I/O threads fetch while the engine's threads decode.
+"""Remote stores: I/O threads send requests while the engine's threads decode what has arrived.
 
 Requests are sent in the order of the keys, as many at once as the store takes, as long as the bytes that were asked for
-and not yet decoded stay within a budget. Answers are handed out as they arrive.
+and not yet decoded stay within a budget. Answers are handed out as they arrive. Large values are fetched in parts side
+by side: one connection is rarely as fast as the network.
 """
 
 from __future__ import annotations
@@ -16,29 +17,32 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from ..errors import ValueReplacedError, ValueSizeError
-from ..stores import io_threads
-from ..stores.base import Answer, ByteRange, RemoteValues, Request
-from ..waiting import taken_from
-from . import pool, spans
-from .failures import refuse_large, store_failure
-from .monitor import spent
-from .request import ABSENT, IN_SHARD, WHOLE
-from .value_parts import Parts, part_bytes
+from ...codecs.sharding import EMPTY
+from ...errors import ValueReplacedError, ValueSizeError
+from ...stores import io_threads
+from ...stores.base import Answer, ByteRange, RemoteValues, Request
+from ...waiting import taken_from
+from .. import pool
+from ..monitor import spent
+from .access import Access
+from .sources import ABSENT, IN_SHARD, WHOLE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Hashable, Sequence
 
     import numpy.typing as npt
 
-    from ..stores.base import RequestLimits
-    from .monitor import AskedAhead
-    from .request import ReadRequest, Sources
-    from .spans import Spans
+    from ...errors import ChunkError
+    from ...stores.base import RequestLimits
+    from ..monitor import AskedAhead
+    from .access import LoopWay, ReadRequest
+    from .shard import Index, Shard
+    from .sources import Sources, Spans
 
     IntArray = npt.NDArray[np.int64]
 
-#: Most bytes that a read asks for before they are decoded, unless the caller says otherwise.
+#: Most bytes that a read asks for before they are decoded, unless the caller says otherwise, and of values that are
+#: being written.
 BUDGET_BYTES: Final = 256 << 20
 #: Share of the bytes needed that may be read in vain to save requests.
 WASTE: Final = 0.1
@@ -47,81 +51,112 @@ BATCH_CHUNKS: Final = 64
 BATCH_BYTES: Final = 8 << 20
 
 
-def fetch_each(
-    request: ReadRequest,
-    rows: IntArray,
-    workers: int,
-    use: Callable[[IntArray, list[Any]], bool],
-    budget_bytes: int | None = None,
-) -> None:
-    """Fetch some chunks of a read, and use them as they arrive.
+class Requests(Access):
+    """Access to the values of a remote store.
 
-    Parameters
-    ----------
-    request
-        The read, from a store with ``get_many``.
-    rows
-        int64, rows of its plan.
-    workers
-        Number of threads that use chunks.
-    use
-        Function of some rows and their encoded bytes (None for absent chunks), called in several threads. It returns
-        whether to go on; if not, chunks that have not been asked for are left out.
-    budget_bytes
-        Most bytes asked for and not yet used, None for :data:`BUDGET_BYTES`; a single chunk may be larger.
-
-    Raises
-    ------
-    ChunkError
-        If a chunk cannot be fetched.
+    Every request for a part of a shard names the version whose index was read.
     """
-    store: Any = request.store
-    absent = rows[request.sources.nbytes[rows] == ABSENT]
-    if len(absent) and not use(absent, [None] * len(absent)):
-        return
-    wanted = rows[request.sources.nbytes[rows] != ABSENT]
-    if not len(wanted):
-        return
-    monitor = request.monitor
-    taken: AskedAhead | None = None
-    if monitor is not None and monitor.ahead is not None:
-        taken, wanted = monitor.ahead.take(store, request.node, request.plan.chunks, wanted, workers)
-    fetching: Fetching | None = None
-    if len(wanted):
-        budget = BUDGET_BYTES if budget_bytes is None else budget_bytes
-        fetching = Fetching(request, store, wanted, budget, workers)
 
-    def taking() -> tuple[IntArray, list[Any], int] | None:
-        if monitor is not None:
-            monitor.check()
-        with spent(monitor, "store"):
-            found = None if taken is None else taken.take()
-            return fetching.take() if found is None and fetching is not None else found
+    way: LoopWay = "compiled loop, requests"
+    remote: bool = True
 
-    def close() -> None:
-        if taken is not None:
-            taken.close()
+    def replaced(self, versions: dict[str, Hashable], failure: ChunkError | None) -> set[str]:
+        """As :meth:`Access.replaced`: a request failed since the value has another version."""
+        if failure is None or not isinstance(failure.__cause__, ValueReplacedError) or failure.key is None:
+            return set()
+        self.indexes.drop((failure.key, 0, WHOLE))
+        return {failure.key}
+
+    def index(
+        self, shard: Shard, name: tuple[str, int, int], entries: IntArray, versions: dict[str, Hashable]
+    ) -> Index | None:
+        """As :meth:`Access.index`, by one request, or none if the index is known.
+
+        A kept index is used unchecked, because the requests for the chunks will name its version. So it is not used if
+        none of the chunks to be read is in it: there would be no such request.
+        """
+        key, base, size = name
+        version = versions.get(key)
+        kept = self.indexes.last(name)
+        if kept is not None and version in (None, kept[0]) and (kept[1][entries, 0] != EMPTY).any():
+            versions[key] = kept[0]
+            return kept[1]
+        answers: list[Answer] = []
+
+        def get(part: ByteRange) -> Any:
+            answers.extend(self.store.get_many([Request(key, part, version)]))
+            if answers[0].error is not None:
+                raise answers[0].error
+            return answers[0].value
+
+        index = shard.read_index(get, base, size)
+        if index is not None and answers[0].version is not None:
+            versions[key] = answers[0].version
+            self.indexes.put(name, answers[0].version, index)
+        return index
+
+    def each(
+        self,
+        request: ReadRequest,
+        rows: IntArray,
+        workers: int,
+        use: Callable[[IntArray, list[Any]], bool],
+        *,
+        budget_bytes: int | None = None,
+        least_batches: int = 1,
+    ) -> None:
+        """As :meth:`Access.each`."""
+        absent = rows[request.sources.nbytes[rows] == ABSENT]
+        if len(absent) and not use(absent, [None] * len(absent)):
+            return
+        wanted = rows[request.sources.nbytes[rows] != ABSENT]
+        if not len(wanted):
+            return
+        monitor = request.monitor
+        taken: AskedAhead | None = None
+        if monitor is not None and monitor.ahead is not None:
+            taken, wanted = monitor.ahead.take(self.store, request.node, request.plan.chunks, wanted, workers)
+        fetching: Fetching | None = None
+        if len(wanted):
+            budget = BUDGET_BYTES if budget_bytes is None else budget_bytes
+            fetching = Fetching(request, wanted, budget, workers)
+
+        def taking() -> tuple[IntArray, list[Any], int] | None:
+            if monitor is not None:
+                monitor.check()
+            with spent(monitor, "store"):
+                found = None if taken is None else taken.take()
+                return fetching.take() if found is None and fetching is not None else found
+
+        def close() -> None:
+            if taken is not None:
+                taken.close()
+            if fetching is not None:
+                fetching.close()
+
+        def work(_: int) -> None:
+            try:
+                while (found := taking()) is not None:
+                    some, values, nbytes = found
+                    if not use(some, values):
+                        close()
+                        return
+                    # The bytes may be gone before room is made for others.
+                    del values, found
+                    if nbytes and fetching is not None:
+                        fetching.release(nbytes)
+            except BaseException:
+                close()
+                raise
+
         if fetching is not None:
-            fetching.close()
+            fetching.start()
+        pool.run(work, workers)
 
-    def work(_: int) -> None:
-        try:
-            while (found := taking()) is not None:
-                some, values, nbytes = found
-                if not use(some, values):
-                    close()
-                    return
-                # The bytes may be gone before room is made for others.
-                del values, found
-                if nbytes and fetching is not None:
-                    fetching.release(nbytes)
-        except BaseException:
-            close()
-            raise
-
-    if fetching is not None:
-        fetching.start()
-    pool.run(work, workers)
+    def each_value(self, work: Callable[[int], object], items: int, value_nbytes: int, workers: int) -> None:
+        """As :meth:`Access.each_value`."""
+        most = max(workers, min(self.store.request_limits().calls, BUDGET_BYTES // max(value_nbytes, 1)))
+        io_threads.each(work, items, most)
 
 
 def answers(store: RemoteValues, requests: Sequence[Request]) -> list[Answer]:
@@ -151,12 +186,12 @@ class Fetching:
 
     Parameters
     ----------
-    request, store
-        The read, and its store.
+    request
+        The read, from a remote store.
     rows
         int64, rows of its plan; at least one.
     budget_bytes, workers
-        As for :func:`fetch_each`; an infinite budget where room was made before.
+        As for :meth:`Access.each`; an infinite budget where room was made before.
     hand_over
         Function that I/O threads call with some rows, a function that returns their encoded bytes (or raises
         ChunkError), and the number of bytes that were fetched; None for answers that :meth:`take` returns.
@@ -165,17 +200,16 @@ class Fetching:
     def __init__(
         self,
         request: ReadRequest,
-        store: RemoteValues,
         rows: IntArray,
         budget_bytes: float,
         workers: int,
         hand_over: Callable[[IntArray, Callable[[], list[Any]], int], None] | None = None,
     ) -> None:
         self._request = request
-        self._store = store
-        limits = store.request_limits()
-        self._spans: Spans = spans.join(
-            request.sources, rows, gap_bytes=limits.gap_bytes, most_bytes=limits.most_bytes, waste=WASTE
+        self._store: RemoteValues = request.access.store
+        limits = self._store.request_limits()
+        self._spans: Spans = request.sources.join(
+            rows, gap_bytes=limits.gap_bytes, most_bytes=limits.most_bytes, waste=WASTE
         )
         self._budget = budget_bytes
         self._consumers = workers
@@ -239,7 +273,7 @@ class Fetching:
         while entry is not None:
             span, answer, asked = entry
             room += asked
-            some = self._rows(span)
+            some = self._spans.of(span)
             rows.append(some)
             parts = self._parts(span, some, answer)
             values.extend(parts)
@@ -255,36 +289,32 @@ class Fetching:
                 self._done.put(None)
         return np.concatenate(rows), values, room
 
-    def _rows(self, span: int) -> IntArray:
-        return self._spans.rows[self._spans.bounds[span] : self._spans.bounds[span + 1]]
-
     def _parts(self, span: int, rows: IntArray, answer: Answer) -> list[Any]:
         """Return the encoded bytes of the chunks of a span."""
-        size = int(self._spans.nbytes[span])
+        return self._found(rows, int(self._spans.offset[span]), int(self._spans.nbytes[span]), answer)
+
+    def _found(self, rows: IntArray, base: int, size: int, answer: Answer) -> list[Any]:
+        """Return the encoded bytes of some chunks, from the answer to a request for a byte range of their value."""
         if answer.error is not None:
             if len(rows) > 1 and size != IN_SHARD and isinstance(answer.error, ValueSizeError):
                 # One at a time, to find the chunk whose range is wrong.
                 return [self._alone(row) for row in rows.tolist()]
-            raise store_failure(self._request, int(rows[0]), answer.error) from answer.error
+            raise self._request.store_failure(int(rows[0]), answer.error) from answer.error
+        sources = self._request.sources
         if answer.value is None:
-            self._refuse_absent(int(rows[0]))
+            if sources.packing is not None:
+                # Chunks are in a value that exists, as its directory was read.
+                erased = ValueReplacedError(f"{sources.keys[0]!r} of {self._store!r} was erased meanwhile")
+                raise self._request.store_failure(int(rows[0]), erased) from erased
             return [None] * len(rows)
         if size == WHOLE:
             return [answer.value]
-        sources, base = self._request.sources, int(self._spans.offset[span])
         if size == IN_SHARD:
             assert sources.find_in_shard is not None
             sources.find_in_shard(rows, answer)
-            refuse_large(self._request, rows)
-        view = memoryview(answer.value)
-        begins = (sources.offset[rows] - base).tolist()
-        parts = [
-            None if nbytes == ABSENT else view[begin : begin + nbytes]
-            for begin, nbytes in zip(begins, sources.nbytes[rows].tolist(), strict=True)
-        ]
-        return [
-            None if part is None else self._unwrapped(row, part) for row, part in zip(rows.tolist(), parts, strict=True)
-        ]
+            self._request.refuse_large(rows)
+        parts = zip(rows.tolist(), sources.parts(rows, base, answer.value), strict=True)
+        return [None if part is None else self._unwrapped(row, part) for row, part in parts]
 
     def _unwrapped(self, row: int, part: memoryview) -> Any:
         """Return the encoded bytes of a chunk, from those that were asked for."""
@@ -295,24 +325,13 @@ class Fetching:
             return packing.unwrap(int(packing.index[row]), part)
         # Third-party stores may raise anything.
         except Exception as error:
-            raise store_failure(self._request, row, error) from error
+            raise self._request.store_failure(row, error) from error
 
     def _alone(self, row: int) -> Any:
         sources = self._request.sources
         index, offset, nbytes = int(sources.key_index[row]), int(sources.offset[row]), int(sources.nbytes[row])
         answer = answers(self._store, [request_for(sources, index, offset, nbytes, self._request.most_encoded)])[0]
-        if answer.error is not None:
-            raise store_failure(self._request, row, answer.error) from answer.error
-        if answer.value is None:
-            self._refuse_absent(row)
-            return None
-        return self._unwrapped(row, memoryview(answer.value))
-
-    def _refuse_absent(self, row: int) -> None:
-        """Raise an error if chunks are in a value that exists, as its directory was read."""
-        if self._request.sources.packing is not None:
-            erased = ValueReplacedError(f"{self._request.sources.keys[0]!r} of {self._store!r} was erased meanwhile")
-            raise store_failure(self._request, row, erased) from erased
+        return self._found(np.array([row]), offset, nbytes, answer)[0]
 
     # -- in I/O threads
 
@@ -363,7 +382,7 @@ class Fetching:
         if self._hand_over is None:
             self._done.put((span, answer, asked_nbytes))
             return
-        rows = self._rows(span)
+        rows = self._spans.of(span)
         nbytes = 0 if answer.value is None else memoryview(answer.value).nbytes
         # What it takes to find them, and an error, are for the thread that waits: I/O threads send the next requests.
         self._hand_over(rows, partial(self._parts, span, rows, answer), nbytes)
@@ -425,14 +444,74 @@ def _checked(request: Request, answer: Answer) -> Answer:
         return answer
     nbytes, length = memoryview(answer.value).nbytes, request.byte_range.length
     if length is not None and nbytes != length:
-        error = ValueSizeError(
-            f"the store returned {nbytes} bytes of {request.key!r}, expected {length}", key=request.key
-        )
-        return Answer(None, error=error)
-    if request.most_nbytes is not None and nbytes > request.most_nbytes:
-        error = ValueSizeError(
-            f"{request.key!r} has {nbytes} bytes; a chunk of this array has at most {request.most_nbytes}",
-            key=request.key,
-        )
-        return Answer(None, error=error)
-    return answer
+        wrong = f"the store returned {nbytes} bytes of {request.key!r}, expected {length}"
+    elif request.most_nbytes is not None and nbytes > request.most_nbytes:
+        wrong = f"{request.key!r} has {nbytes} bytes; a chunk of this array has at most {request.most_nbytes}"
+    else:
+        return answer
+    return Answer(None, error=ValueSizeError(wrong, key=request.key))
+
+
+class Parts:
+    """A value, or a byte range of one, in parts.
+
+    Parameters
+    ----------
+    request
+        Request for all of it, with a version: parts of two generations never mix.
+    offset, nbytes
+        Its byte range.
+    part_nbytes
+        Most bytes of a part.
+    """
+
+    def __init__(self, request: Request, offset: int, nbytes: int, part_nbytes: int) -> None:
+        self._request = request
+        self._offset = offset
+        self.nbytes = nbytes
+        self._part_nbytes = part_nbytes
+        self._left = len(self)
+        self._joined = bytearray()
+        self._lock = threading.Lock()
+        self._admitted: SimpleQueue[None] = SimpleQueue()
+
+    def __len__(self) -> int:
+        return -(-self.nbytes // self._part_nbytes)
+
+    def admit(self) -> None:
+        """Let all parts be requested: there is room for the value."""
+        for _ in range(len(self)):
+            self._admitted.put(None)
+
+    def fetch(self, part: int, get: Callable[[Sequence[Request]], list[Answer]]) -> Answer | None:
+        """Fetch a part once the value is admitted; return the answer for the whole if it is the last one, or fails.
+
+        Only the first failure is returned.
+        """
+        self._admitted.get()
+        begin = part * self._part_nbytes
+        length = min(self._part_nbytes, self.nbytes - begin)
+        with self._lock:
+            if not self._left:
+                return None
+        (answer,) = get([replace(self._request, byte_range=ByteRange(self._offset + begin, length), most_nbytes=None)])
+        with self._lock:
+            if not self._left:
+                return None
+            try:
+                if answer.error is None and answer.value is not None:
+                    if not self._joined:
+                        self._joined = bytearray(self.nbytes)
+                    self._joined[begin : begin + length] = memoryview(answer.value)
+            except MemoryError as error:
+                answer = Answer(None, error=error)
+            if answer.error is not None or answer.value is None:
+                self._left = 0
+                return answer
+            self._left -= 1
+            return None if self._left else replace(answer, value=self._joined)
+
+
+def part_bytes(nbytes: int, limits: RequestLimits) -> int:
+    """Return the size of the parts of a value, or 0 if it should be fetched with one request."""
+    return 0 if nbytes <= 2 * limits.most_bytes else max(limits.most_bytes, -(-nbytes // limits.calls))
