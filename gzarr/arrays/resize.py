@@ -15,7 +15,8 @@ from ..engines.cpu.write_threads import is_fill
 from ..errors import ArgumentError, GzarrError
 from ..metadata.model import ArrayMetadata
 from ..metadata.to_documents import resized
-from ..nodes.change import change_array, hold_documents, reader_of
+from ..nodes.change import change_array, hold_documents, look
+from ..nodes.documents import Documents
 from ..plan.selection import parse_basic
 from ..stores import locks
 from ..stores.base import ByteRange, PresenceStore, is_listable
@@ -75,8 +76,9 @@ def append(array: WritableArray, value: Any, axis: int, *, lock: bool, fill_mask
     value = as_data(value, array.dtype, array.name, array.ndim, fill_masked=fill_masked)
     with _turn(array, lock=lock):
         # Others may have appended since this array was opened.
+        documents = Documents(store)
         with hold_documents(store, array.path):
-            entry = reader_of(store).node(array.path, array.zarr_format)
+            _, entry = look(documents, array.path, array.zarr_format, "array")
             if entry is not None and isinstance(entry.metadata, ArrayMetadata):
                 array._become(same_array(array, entry.metadata))
         number, shape = _appended(array, value.shape, axis)
@@ -96,7 +98,8 @@ def append(array: WritableArray, value: Any, axis: int, *, lock: bool, fill_mask
         def grow(found: ArrayMetadata) -> ArrayMetadata:
             return resized(same_array(array, found), shape)
 
-        change_array(store, array.path, array.zarr_format, grow, array._become, lock=lock)
+        # Where a change depends on the document that was read, it need not be read again.
+        change_array(store, array.path, array.zarr_format, grow, array._become, lock=lock, documents=documents)
         return shape
 
 

@@ -223,7 +223,7 @@ class GzarrBackendEntrypoint(BackendEntrypoint):  # type: ignore[misc]
                 use_cftime=use_cftime,
                 decode_timedelta=decode_timedelta,
             )
-            for path, below in store.walk()
+            for path, below in store.read_together()
         }
 
 

@@ -31,13 +31,16 @@ class StoredArray(BackendArray):  # type: ignore[misc]
     ----------
     array
         The array, on any device.
+    values
+        All its elements, if it has one dimension and they have been read; None to read them when they are used.
     """
 
     # xarray takes an attribute ``array`` for another array of its own.
-    __slots__ = ("_array", "dtype", "shape")
+    __slots__ = ("_array", "_values", "dtype", "shape")
 
-    def __init__(self, array: gzarr.Array) -> None:
+    def __init__(self, array: gzarr.Array, values: Any = None) -> None:
         self._array = array
+        self._values = values
         self.shape: tuple[int, ...] = array.shape
         self.dtype: np.dtype[Any] = dtype_in_xarray(array)
 
@@ -53,7 +56,10 @@ class StoredArray(BackendArray):  # type: ignore[misc]
         -------
         Array on the array's device, of zero dimensions or more.
         """
-        if isinstance(key, indexing.BasicIndexer):
+        if self._values is not None:
+            # A copy, for others get the same elements.
+            found = np.array(self._values[key.tuple])
+        elif isinstance(key, indexing.BasicIndexer):
             found = self._array.read(key.tuple)
         elif isinstance(key, indexing.OuterIndexer):
             found = self._array.oindex.read(key.tuple)

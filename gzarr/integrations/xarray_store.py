@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import sys
 import warnings
 from collections.abc import MutableMapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -27,6 +29,10 @@ if TYPE_CHECKING:
 
 #: Formats whose arrays have masked elements by an attribute only, not by their fill value.
 UNMASKED = (3, "n5")
+#: Groups, and coordinates, that are read at a time.
+_THREADS = 32
+#: Largest coordinate that is read before it is used.
+_MOST_BYTES = 1 << 20
 #: A URL, or a chain of fsspec's; anything else is a path.
 _URL = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]+(://|::)")
 
@@ -44,12 +50,15 @@ class GzarrStore(AbstractDataStore):  # type: ignore[misc]
     There is nothing to close: stores that are read hold no files or connections of their own.
     """
 
-    __slots__ = ("_encodings", "group", "masked")
+    __slots__ = ("_encodings", "_nodes", "_values", "group", "masked")
 
     def __init__(self, group: gzarr.Group, *, masked: bool | None = None) -> None:
         self.group: gzarr.Group = group
         self.masked: bool = group.zarr_format not in UNMASKED if masked is None else masked
         self._encodings = encoded.Encodings()
+        # Nodes directly below, once they have been read, and elements of coordinates by name.
+        self._nodes: dict[str, gzarr.Array | GzarrStore | gzarr.MetadataError] | None = None
+        self._values: dict[str, Any] = {}
 
     @classmethod
     def open(
@@ -84,15 +93,53 @@ class GzarrStore(AbstractDataStore):  # type: ignore[misc]
 
     def walk(self) -> Iterator[tuple[str, GzarrStore]]:
         """Yield this group and the groups below with their paths relative to this one, parents first."""
-        yield "/", self
-        for path, node in self.group.walk():
-            if isinstance(node, gzarr.Group):
-                yield f"/{path}", GzarrStore(node, masked=self.masked)
+        stores = [("/", self)]
+        while stores:
+            path, store = stores.pop()
+            yield path, store
+            stores.extend(reversed([(f"{path.rstrip('/')}/{name}", below) for name, below in store._groups().items()]))
+
+    def read_together(self) -> list[tuple[str, GzarrStore]]:
+        """Return the same as :meth:`walk`, with the coordinates that become indexes read.
+
+        Where each request takes long, the groups of a level are read at the same time, and then the coordinates of all
+        groups.
+        """
+        if isinstance(self.group.store, gzarr.LocalStore | gzarr.MemoryStore | gzarr.ZipStore):
+            return list(self.walk())
+        with ThreadPoolExecutor(_THREADS) as pool:
+            level: list[GzarrStore] = [self]
+            while level:
+                level = [below for groups in pool.map(GzarrStore._groups, level) for below in groups.values()]
+            found = list(self.walk())
+            list(pool.map(_keep, [one for _, store in found for one in store._coordinates()]))
+        return found
+
+    def _below(self) -> dict[str, gzarr.Array | GzarrStore | gzarr.MetadataError]:
+        """Return the nodes directly below by name, as they were when they were first asked for."""
+        if self._nodes is None:
+            nodes: dict[str, Any] = dict(self.group.walk(0))
+            for name, node in nodes.items():
+                if isinstance(node, gzarr.Group):
+                    nodes[name] = GzarrStore(node, masked=self.masked)
+            self._nodes = nodes
+        return self._nodes
+
+    def _groups(self) -> dict[str, GzarrStore]:
+        return {name: node for name, node in self._below().items() if isinstance(node, GzarrStore)}
+
+    def _coordinates(self) -> Iterator[tuple[GzarrStore, str, gzarr.Array]]:
+        """Yield what becomes an index: arrays of one dimension that have its name, unless they are large."""
+        for name, node in self._below().items():
+            if isinstance(node, gzarr.Array) and node.ndim == 1 and node.nbytes <= _MOST_BYTES:
+                with contextlib.suppress(gzarr.MetadataError):
+                    if encoded.dimensions(node) == (_decode_variable_name(name),):
+                        yield self, name, node
 
     def arrays(self) -> Iterator[tuple[str | None, gzarr.Array | gzarr.MetadataError]]:
         """Yield the arrays of the group with their names in xarray; errors in the place of those that are unusable."""
-        for name, node in self.group.walk(0):
-            if not isinstance(node, gzarr.Group):
+        for name, node in self._below().items():
+            if not isinstance(node, GzarrStore):
                 yield _decode_variable_name(name), node
 
     def variable(self, array: gzarr.Array, *, decoded: bool = True) -> xr.Variable:
@@ -117,7 +164,8 @@ class GzarrStore(AbstractDataStore):  # type: ignore[misc]
         encoding = self._encodings.of(array, names, masked=masked)
         if array.device != "cpu":
             array = gzarr.Array(array.metadata, array.store, array.path, device="cpu")
-        return xr.Variable(names, indexing.LazilyIndexedArray(StoredArray(array)), attributes, encoding, fastpath=True)
+        stored = StoredArray(array, self._values.get(array.basename))
+        return xr.Variable(names, indexing.LazilyIndexedArray(stored), attributes, encoding, fastpath=True)
 
     def get_variables(self) -> dict[str | None, xr.Variable]:
         """Return the arrays of the group as variables; errors are those of :meth:`variable`."""
@@ -139,6 +187,13 @@ class GzarrStore(AbstractDataStore):  # type: ignore[misc]
             for variable in self.get_variables().values()
             for name, length in zip(variable.dims, variable.shape, strict=True)
         }
+
+
+def _keep(coordinate: tuple[GzarrStore, str, gzarr.Array]) -> None:
+    """Read a coordinate; errors are left to those who use it."""
+    store, name, array = coordinate
+    with contextlib.suppress(gzarr.GzarrError):
+        store._values[name] = gzarr.Array(array.metadata, array.store, array.path, device="cpu")[...]
 
 
 def _normalized(store: Any) -> Any:

@@ -164,6 +164,10 @@ class Format(ABC):
             if consolidated or name != self.consolidated_document or name in self.node_documents
         ]
 
+    def keys_of(self, path: str, node_type: Literal["array", "group"]) -> list[str]:
+        """Return those of :meth:`keys` that a node of this type can have."""
+        return self.keys(path)
+
     def node_keys(self, path: str) -> list[str]:
         """Return the store keys whose presence indicates a node at ``path``."""
         return [join_path(path, name) for name in self.node_documents]

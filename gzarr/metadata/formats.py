@@ -121,9 +121,9 @@ def node_at(path: str, found: Mapping[str, bytes]) -> tuple[Format, Literal["arr
     return None
 
 
-def consolidated_keys(path: str) -> list[str]:
-    """Return the store keys of documents that can hold consolidated metadata of a group in any format."""
-    return [key for format in FORMATS.values() if (key := format.consolidated_key(path)) is not None]
+def consolidated_keys(path: str, zarr_format: ZarrFormat | None = None) -> list[str]:
+    """Return the store keys of documents that can hold consolidated metadata of a group, in any format for None."""
+    return [key for format in formats_of(zarr_format) if (key := format.consolidated_key(path)) is not None]
 
 
 def without_consolidated(path: str, found: Mapping[str, bytes]) -> dict[str, dict[str, Any] | None]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Mapping, MutableMapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from ..errors import ReadOnlyError
 from ..metadata.model import ArrayMetadata
@@ -156,4 +156,5 @@ class Attributes(MutableMapping[str, Any]):
             return group_with_attributes(metadata, attributes)
 
         store = writable(node.store, name)
-        change_node(store, node.path, node.metadata.zarr_format, of_node, self._changed, lock=lock)
+        kind: Literal["array", "group"] = "array" if isinstance(node.metadata, ArrayMetadata) else "group"
+        change_node(store, node.path, node.metadata.zarr_format, of_node, self._changed, node_type=kind, lock=lock)

@@ -19,7 +19,7 @@ import errno
 import random
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 from ..errors import MetadataError, NodeNotFoundError, NodeTypeError, ReadOnlyError, StoreError
 from ..metadata.formats import FORMATS, consolidated_keys, keys_and_prefixes, node_at, node_keys, without_consolidated
@@ -28,7 +28,7 @@ from ..metadata.to_documents import array_documents, dump, group_documents
 from ..stores.base import LockingStore, WritableStore
 from ..stores.keys import join_path
 from ..stores.locks import between_processes, hold, hold_node
-from .documents import is_conditional, upward
+from .documents import Documents, is_conditional, upward
 from .reader import NodeReader
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from ..metadata.layout import Layout
     from ..metadata.model import NodeMetadata, ZarrFormat
     from ..stores.base import ReadableStore, Store
+    from .entries import Entry
 
 # In place of the names of documents, in lock keys; not a key of a store.
 _DOCUMENTS: Final = "documents"
@@ -138,6 +139,7 @@ def change_array(
     done: Callable[[ArrayMetadata], None] | None = None,
     *,
     lock: bool = False,
+    documents: Documents | None = None,
 ) -> ArrayMetadata:
     """Change the metadata of an array, starting from its current documents; return the new metadata.
 
@@ -153,6 +155,8 @@ def change_array(
         several threads reach an object in the same order as the store.
     lock
         As for :func:`hold_documents`.
+    documents
+        What :func:`look` has just seen, if it is still to be relied on (:meth:`Documents.can_be_relied_on`).
 
     Raises
     ------
@@ -167,7 +171,7 @@ def change_array(
             raise NodeTypeError(f"'/{path}' in {store!r} has become a group")
         return change(metadata)
 
-    changed = change_node(store, path, zarr_format, of_array, done, lock=lock)
+    changed = change_node(store, path, zarr_format, of_array, done, node_type="array", lock=lock, documents=documents)
     assert isinstance(changed, ArrayMetadata)
     return changed
 
@@ -179,34 +183,66 @@ def change_node(
     change: Callable[[NodeMetadata], NodeMetadata],
     done: Callable[[Any], None] | None = None,
     *,
+    node_type: Literal["array", "group"],
     lock: bool = False,
+    documents: Documents | None = None,
 ) -> NodeMetadata:
-    """Change the metadata of an array or group; as :func:`change_array`."""
+    """Change the metadata of an array or group, according to ``node_type``; as :func:`change_array`."""
     with hold_documents(store, path, lock=lock):
         for attempt in attempts(store, path):
-            tokens: dict[str, Hashable | None] = {}
-            # In version 3, a group's own consolidated metadata is part of its document, and stays valid.
-            reader = replace(reader_of(store), use_consolidated=None, tokens=tokens)
-            entry = reader.node(path, zarr_format)
+            if attempt or documents is None or not documents.can_be_relied_on():
+                documents = Documents(store)
+            reader, entry = look(documents, path, zarr_format, node_type)
             if entry is None:
                 raise NodeNotFoundError(f"'/{path}' no longer exists in {store!r}; nothing was changed")
             before = entry.metadata
             if isinstance(before, MetadataError):
                 raise before
             after = change(before)
-            documents = _documents(reader, path, after)
+            new = _documents(reader, path, after)
             implicit = isinstance(before, GroupMetadata) and before.implicit
             old = {} if implicit else _documents(reader, path, before)
-            changed = {key: value for key, value in documents.items() if old.get(key) != value}
+            changed = {key: value for key, value in new.items() if old.get(key) != value}
             if changed:
                 if not attempt:
-                    drop_indexes(store, path, own=FORMATS[after.zarr_format].consolidates_own)
-                if not replace_documents(store, changed, tokens):
+                    own = FORMATS[after.zarr_format].consolidates_own
+                    drop_indexes(store, path, own=own, zarr_format=after.zarr_format, documents=documents)
+                if not replace_documents(store, changed, documents.tokens):
                     continue
             if done is not None:
                 done(after)
             return after
     raise AssertionError("attempts end with an error")
+
+
+def look(
+    documents: Documents, path: str, zarr_format: ZarrFormat | None, node_type: Literal["array", "group"]
+) -> tuple[NodeReader, Entry | None]:
+    """Read a node that is about to change, together with the consolidated metadata above that has it: one request.
+
+    Parameters
+    ----------
+    documents
+        What was looked at; documents that are not there are added.
+    path, zarr_format
+        Path of the node, and its format if known.
+    node_type
+        What it was when it was opened.
+
+    Returns
+    -------
+    Reader with the documents, and the node, or None if there is none any more.
+    """
+    # In version 3, a group's own consolidated metadata is part of its document, and stays valid.
+    reader = replace(reader_of(documents.store), use_consolidated=None, documents=documents)
+    if zarr_format is not None:
+        format = FORMATS[zarr_format]
+        above = [key for group in upward(path)[1:] for key in consolidated_keys(group, zarr_format)]
+        found = documents.fetch([*format.keys_of(path, node_type), *above])
+        if format.node_type(path, found) == node_type:
+            # What a node of the other type would have need not be looked for.
+            documents.note_absent(format.keys(path))
+    return reader, reader.node(path, zarr_format)
 
 
 def attempts(store: Store, path: str) -> Iterator[int]:
@@ -269,34 +305,50 @@ def keys_above(path: str) -> list[str]:
     return [join_path(above, _DOCUMENTS) for above in upward(path)]
 
 
-def drop_indexes(store: Store, path: str, *, own: bool = False) -> None:
+def drop_indexes(
+    store: Store,
+    path: str,
+    *,
+    own: bool = False,
+    zarr_format: ZarrFormat | None = None,
+    documents: Documents | None = None,
+) -> None:
     """Remove the consolidated metadata of the groups above a path, which will be outdated.
 
-    With ``own``, also that of the group at the path. Costs one store request if there is none.
+    Parameters
+    ----------
+    store, path
+        Store and path.
+    own
+        Whether to remove also that of the group at the path.
+    zarr_format
+        Format of the nodes that change: consolidated metadata of a format have nodes of that format only. None for all.
+    documents
+        Documents that the caller has just looked at; without those needed here, this costs one store request.
     """
     groups = upward(path)[0 if own else 1 :]
     if not groups:
         return
     with contextlib.ExitStack() as held:
         for attempt in attempts(store, path):
-            tokens: dict[str, Hashable | None] = {}
-            changes = _without_indexes(store, groups, tokens)
+            if attempt or documents is None:
+                documents = Documents(store)
+            changes = _without_indexes(documents, groups, zarr_format)
             if changes and not attempt and isinstance(store, LockingStore):
                 # A group's own document may be changed by others, who hold this lock.
                 _lock_if_possible(store, groups, held)
-                changes = _without_indexes(store, groups, tokens)
+                documents = Documents(store)
+                changes = _without_indexes(documents, groups, zarr_format)
             for key in [key for key, document in changes.items() if document is None]:
                 store.erase(key)
-            documents = {key: dump(document) for key, document in changes.items() if document is not None}
-            if replace_documents(store, documents, tokens):
+            changed = {key: dump(document) for key, document in changes.items() if document is not None}
+            if replace_documents(store, changed, documents.tokens):
                 return
 
 
-def _without_indexes(store: Store, groups: list[str], tokens: dict[str, Hashable | None]) -> dict[str, Any]:
+def _without_indexes(documents: Documents, groups: list[str], zarr_format: ZarrFormat | None) -> dict[str, Any]:
     """Return what becomes of documents with consolidated metadata of some groups; None for those to be erased."""
-    found = replace(reader_of(store), tokens=tokens).fetch(
-        [key for group in groups for key in consolidated_keys(group)]
-    )
+    found = documents.fetch([key for group in groups for key in consolidated_keys(group, zarr_format)])
     return {key: document for group in groups for key, document in without_consolidated(group, found).items()}
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import re
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,14 +17,17 @@ from ..errors import ArgumentError, MetadataError, NodeNotFoundError, NodeTypeEr
 from ..metadata.formats import FORMATS, check_writable, keys_and_prefixes, node_at, node_keys
 from ..metadata.model import ArrayMetadata, GroupMetadata
 from ..metadata.to_documents import array_documents, group_documents
-from ..stores.base import ExclusiveStore, SelectiveStore, is_listable, knows_of
+from ..stores import io_threads
+from ..stores.base import ExclusiveStore, RemoteValues, SelectiveStore, is_listable, knows_of
 from ..stores.keys import is_document
 from ..stores.locks import hold, hold_node
 from .change import drop_indexes, erase_node, keys_above, reader_of, set_documents
-from .documents import is_conditional, upward
+from .documents import Documents, is_conditional, upward
+from .surroundings import look_around
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+    from typing import TypeGuard
 
     from ..metadata.format import Format
     from ..metadata.layout import Layout
@@ -46,6 +50,10 @@ class Location:
         Metadata of the existing node, or the error if it cannot be read; None if there is no node.
     parents
         Paths of the groups above without a document, from the root down.
+    documents
+        Documents that were looked at.
+    is_empty
+        Whether it is known that the store has nothing at and below the path.
     layout
         Layout of the 2022 draft hierarchy that the new node will be in; None in other formats.
     old_layout
@@ -55,6 +63,8 @@ class Location:
     occupied: bool
     found: NodeMetadata | MetadataError | None
     parents: tuple[str, ...]
+    documents: Documents
+    is_empty: bool
     layout: Layout | None
     old_layout: Layout | None
 
@@ -72,25 +82,29 @@ def inspect_location(store: ReadableStore, path: str, zarr_format: ZarrFormat) -
     refusal = store.refusal(FORMATS[zarr_format].document_names) if isinstance(store, SelectiveStore) else ""
     if refusal:
         raise ArgumentError(f"'/{path}' in {store!r}: {refusal}")
-    reader = reader_of(store)
-    try:
-        entry = reader.node(path, None)
-        there = None if entry is None else entry.metadata
-    except MetadataError as error:
-        there = error
+    documents, is_empty = look_around(store, path, FORMATS[zarr_format])
+    reader = replace(reader_of(store), documents=documents)
+    there: NodeMetadata | MetadataError | None = None
+    if not is_empty:
+        try:
+            entry = reader.node(path, None)
+            there = None if entry is None else entry.metadata
+        except MetadataError as error:
+            there = error
     old_layout = reader.layout(path)
     layout = FORMATS[zarr_format].layout(old_layout)
-    parents = _parents(store, path, zarr_format, old_layout, layout)
-    return Location(there is not None, there, parents, layout, old_layout)
+    parents = _parents(documents, path, zarr_format, old_layout, layout)
+    return Location(there is not None, there, parents, documents, is_empty, layout, old_layout)
 
 
 def _parents(
-    store: ReadableStore, path: str, zarr_format: ZarrFormat, old_layout: Layout | None, layout: Layout | None
+    documents: Documents, path: str, zarr_format: ZarrFormat, old_layout: Layout | None, layout: Layout | None
 ) -> tuple[str, ...]:
-    """Return the paths of the groups above without a document; one request, or two with a layout."""
+    """Return the paths of the groups above without a document; one request, or two with a layout, or none if known."""
     above = list(reversed(upward(path)[1:]))
     parents = []
-    found = reader_of(store).fetch([key for group in above for key in node_keys(group)])
+    store = documents.store
+    found = documents.fetch([key for group in above for key in node_keys(group)])
     for group in above:
         present = node_at(group, found)
         if layout is not None and old_layout is not None and not old_layout.contains(group):
@@ -109,18 +123,18 @@ def _parents(
             )
     if layout is not None:
         inside = [group for group in above if layout.contains(group)]
-        return _parents_in(store, inside, FORMATS[zarr_format], layout)
+        return _parents_in(documents, inside, FORMATS[zarr_format], layout)
     return tuple(parents) if FORMATS[zarr_format].features.groups else ()
 
 
-def _parents_in(store: ReadableStore, groups: Sequence[str], format: Format, layout: Layout) -> tuple[str, ...]:
+def _parents_in(documents: Documents, groups: Sequence[str], format: Format, layout: Layout) -> tuple[str, ...]:
     """Return the same for groups in a hierarchy with an entry point; one request."""
-    found = reader_of(store).fetch([key for group in groups for key in format.keys(group, layout)])
+    found = documents.fetch([key for group in groups for key in format.keys(group, layout)])
     missing = []
     for group in groups:
         node_type = format.node_type(group, found, layout)
         if node_type == "array":
-            raise NodeTypeError(f"'/{group}' in {store!r} is an array; no node can be created below it")
+            raise NodeTypeError(f"'/{group}' in {documents.store!r} is an array; no node can be created below it")
         if node_type is None:
             missing.append(group)
     return tuple(missing)
@@ -217,7 +231,7 @@ def clear_location(
     """
     if not overwrite:
         check_free(store, path, location, metadata.zarr_format, group=False)
-    strays = [] if location.occupied else stray_chunks(store, path, metadata)
+    strays = [] if location.occupied or location.is_empty else stray_chunks(store, path, metadata)
     if strays:
         # They are not stray if another process has just created the array.
         location = inspect_location(store, path, metadata.zarr_format)
@@ -262,9 +276,11 @@ def finish_array(store: Store, path: str, metadata: ArrayMetadata, location: Loc
         implicit = isinstance(now.found, GroupMetadata) and now.found.implicit
         if not implicit or any(map(is_document, store.list_prefix(f"{path}/" if path else ""))):
             check_free(store, path, now, metadata.zarr_format, group=False)
-    _write_new(
-        store, path, documents, replace(location, occupied=False, parents=()), metadata.zarr_format, overwrite=overwrite
-    )
+    location = replace(location, occupied=False, parents=())
+    if not location.documents.can_be_relied_on():
+        # Others may have written consolidated metadata above meanwhile.
+        location = replace(location, documents=Documents(store))
+    _write_new(store, path, documents, location, metadata.zarr_format, overwrite=overwrite)
 
 
 def write_new_group(store: Store, path: str, metadata: GroupMetadata, location: Location, *, overwrite: bool) -> None:
@@ -284,13 +300,11 @@ def _write_new(
     *,
     overwrite: bool,
 ) -> None:
-    drop_indexes(store, path)
-    if overwrite and location.occupied:
+    replaces = overwrite and location.occupied
+    drop_indexes(store, path, zarr_format=None if replaces else zarr_format, documents=location.documents)
+    if replaces:
         erase_node(store, path, location.old_layout)
-    _write_parents(store, path, location, zarr_format)
-    if overwrite:
-        set_documents(store, documents)
-    elif not _create(store, documents):
+    if not _write_parents(store, path, location, zarr_format, documents, overwrite=overwrite):
         # Another process has created a node since the location was inspected.
         check_free(store, path, inspect_location(store, path, zarr_format), zarr_format, group=False)
         raise ArgumentError(f"'/{path}' in {store!r} was created and erased again by another process; try again")
@@ -308,22 +322,99 @@ def put_in_place(
     return stage.put_in_place(replace=overwrite and location.occupied)
 
 
-def _create(store: Store, documents: dict[str, bytes]) -> bool:
-    """Write the documents of a new node; return False if another process has created it meanwhile."""
+def _write_parents(
+    store: Store,
+    path: str,
+    location: Location,
+    zarr_format: ZarrFormat,
+    documents: dict[str, bytes] | None = None,
+    *,
+    overwrite: bool = False,
+) -> bool:
+    """Write explicit groups above a new node, and its own documents, if any.
+
+    The groups come first. Only where requests take long are they written at the same time as the document of a group,
+    or of an array without data: if the process is killed in between, such a node is there, and a group above it is
+    implicit until the next node is created below it. An array with data gets its documents after its chunks.
+
+    Parameters
+    ----------
+    store, path, location, zarr_format
+        As for the caller, who holds the documents.
+    documents
+        Documents of the node by key; the last one creates it.
+    overwrite
+        Whether its documents may replace others.
+
+    Returns
+    -------
+    Whether the node was written; if not, another process has created it meanwhile.
+
+    Raises
+    ------
+    NodeTypeError
+        If another process has created an array above it meanwhile; it was not written.
+    StoreError
+        If the store fails; the node was not written.
+    """
+    exclusive = _is_exclusive(store)
+    parents = location.parents
+    if parents and not (exclusive and location.layout is None):
+        # Another process may have created some of them since, with attributes.
+        parents = _parents(Documents(store), path, zarr_format, location.old_layout, location.layout)
+    group = GroupMetadata(zarr_format=zarr_format)
+    writes = [partial(_create, store, group_documents(group, parent, location.layout)) for parent in parents]
+    *others, (key, value) = (documents or {"": b""}).items()
+    own = partial(_create, store, {key: value}, replace=overwrite)
+    is_last_alone = bool(others) or documents is None
+    if others:
+        writes.append(partial(_create, store, dict(others), replace=True))
+    done: list[Any] = []
+    if exclusive and isinstance(store, RemoteValues):
+        done = _together(writes if is_last_alone else [*writes, own])
+    else:
+        done = [write() for write in writes]
+    above = done[: len(parents)]
+    failed = next((one for one in done if isinstance(one, BaseException)), None)
+    try:
+        if failed is None and not all(above):
+            _parents(Documents(store), path, zarr_format, location.old_layout, location.layout)
+        if failed is not None:
+            raise failed
+    except BaseException:
+        if len(done) > len(writes) and done[-1] is True:
+            with contextlib.suppress(StoreError):
+                store.erase(key)
+        raise
+    if documents is None:
+        return True
+    return bool(done[-1] if len(done) > len(writes) else own())
+
+
+def _create(store: Store, documents: dict[str, bytes], *, replace: bool = False) -> bool:
+    """Write documents; the last one not, unless ``replace``, if another process has created it: then return False."""
     *others, (key, value) = documents.items()
     set_documents(store, dict(others))
-    if isinstance(store, ExclusiveStore) and knows_of(store, "create", "set"):
+    if not replace and _is_exclusive(store):
         return store.create(key, value)
     store.set(key, value)
     return True
 
 
-def _write_parents(store: Store, path: str, location: Location, zarr_format: ZarrFormat) -> None:
-    if not location.parents:
-        return
-    # Another process may have created some of them since, with attributes.
-    for parent in _parents(store, path, zarr_format, location.old_layout, location.layout):
-        _create(store, group_documents(GroupMetadata(zarr_format=zarr_format), parent, location.layout))
+def _is_exclusive(store: Store) -> TypeGuard[ExclusiveStore]:
+    return isinstance(store, ExclusiveStore) and knows_of(store, "create", "set")
+
+
+def _together(writes: Sequence[Callable[[], bool]]) -> list[bool | BaseException]:
+    """Return the results of some writes, begun in this order, or the error of each that failed."""
+
+    def outcome(write: Callable[[], bool]) -> bool | BaseException:
+        try:
+            return write()
+        except BaseException as error:
+            return error
+
+    return io_threads.call_all([partial(outcome, write) for write in writes])
 
 
 def move_node(store: Store, source: str, dest: str, zarr_format: ZarrFormat) -> None:

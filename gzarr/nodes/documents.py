@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Final
 
 from ..stores.base import ByteRange, ConditionalStore, SizedStore, knows_of
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Sequence
+    from collections.abc import Hashable, Iterable, Sequence
 
     from typing_extensions import TypeIs
 
@@ -43,6 +44,65 @@ def fetch(
     else:
         values = store.get_partial_values([(key, ByteRange()) for key in keys])
     return {key: value for key, value in zip(keys, values, strict=True) if value is not None}
+
+
+# Number of times that this process has written consolidated metadata.
+_consolidations = 0
+# Seconds within which nobody else is taken to have done that.
+_RECENT_S: Final = 1.0
+
+
+def note_consolidation() -> None:
+    """Note that consolidated metadata were written, of which other threads may have seen that there are none."""
+    global _consolidations
+    _consolidations += 1
+
+
+class Documents:
+    """Documents of a store as one call sees them: each is asked for once.
+
+    Parameters
+    ----------
+    store
+        The store.
+
+    Attributes
+    ----------
+    tokens
+        Tokens of the fetched documents by key, for :func:`gzarr.nodes.change.replace_documents`.
+    """
+
+    def __init__(self, store: ReadableStore) -> None:
+        self.store = store
+        self.tokens: dict[str, Hashable | None] = {}
+        # None for those that do not exist.
+        self._values: dict[str, bytes | None] = {}
+        self._seen = time.monotonic(), _consolidations
+
+    def fetch(self, keys: Iterable[str]) -> dict[str, bytes]:
+        """Return the existing documents by key; one request for those that were not asked for, none without any."""
+        wanted = list(dict.fromkeys(keys))
+        missing = [key for key in wanted if key not in self._values]
+        if missing:
+            found = fetch(self.store, missing, self.tokens)
+            self._values.update((key, found.get(key)) for key in missing)
+        return {key: value for key in wanted if (value := self._values[key]) is not None}
+
+    def can_be_relied_on(self) -> bool:
+        """Return whether a change may still start from what was seen.
+
+        That is so in stores in which a document is only replaced if nobody has changed it. Consolidated metadata above,
+        of which no other document depends, may not have been seen long ago, nor written by this process since.
+        """
+        seconds, consolidations = self._seen
+        return (
+            is_conditional(self.store) and consolidations == _consolidations and time.monotonic() - seconds < _RECENT_S
+        )
+
+    def note_absent(self, keys: Iterable[str]) -> None:
+        """Take some documents, if they were not fetched, for absent: a listing has shown it."""
+        for key in keys:
+            self._values.setdefault(key, None)
 
 
 def is_conditional(store: object) -> TypeIs[ConditionalStore]:

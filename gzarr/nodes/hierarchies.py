@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from ..errors import MetadataError
+from ..metadata.format import ParseOptions
 from ..metadata.formats import V3_DRAFT
 from ..metadata.model import GroupMetadata
 from ..stores.base import ListableStore, is_listable
 from ..stores.keys import is_node_name, join_path
-from .documents import NODES_PER_REQUEST, fetch, upward
+from .documents import NODES_PER_REQUEST, upward
 from .entries import Entry
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ..metadata.format import ParseOptions
     from ..metadata.layout import Layout
     from ..stores.base import ReadableStore
+
+
+class _Reader(ParseOptions, Protocol):
+    """Reader of documents in a store, with options for parsing them."""
+
+    @property
+    def store(self) -> ReadableStore: ...
+
+    def fetch(self, keys: Sequence[str]) -> dict[str, bytes]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,16 +36,13 @@ class Hierarchies:
 
     Attributes
     ----------
-    store
-        Store to search.
-    options
-        Options for parsing documents.
+    reader
+        Reader of the documents.
     layouts
         Layouts of the known hierarchies, by path; new ones are added.
     """
 
-    store: ReadableStore
-    options: ParseOptions
+    reader: _Reader
     layouts: dict[str, Layout]
 
     def known(self, path: str) -> Layout | None:
@@ -47,7 +53,7 @@ class Hierarchies:
         """Return the layout of the hierarchy that contains ``path``, or None; one request."""
         if self.known(path) is None:
             bases = upward(path)
-            self.remember(bases, fetch(self.store, [V3_DRAFT.entry_point_key(base) for base in bases]))
+            self.remember(bases, self.reader.fetch([V3_DRAFT.entry_point_key(base) for base in bases]))
         return self.known(path)
 
     def remember(self, bases: Sequence[str], found: Mapping[str, bytes]) -> bool:
@@ -63,13 +69,13 @@ class Hierarchies:
         """Return a node of a known hierarchy; one request, and one more for an implicit group."""
         layout = self.known(path)
         assert layout is not None
-        found = fetch(self.store, V3_DRAFT.keys(path, layout))
-        metadata = V3_DRAFT.parse_node(path, found, self.options, layout)
+        found = self.reader.fetch(V3_DRAFT.keys(path, layout))
+        metadata = V3_DRAFT.parse_node(path, found, self.reader, layout)
         if metadata is not None:
             return Entry(metadata)
         # The root of a hierarchy is always a group, even without a document; other implicit groups need nodes below.
-        below = layout.relative(path)
-        if below and not (is_listable(self.store) and any(self.store.list_dir(layout.below(below)))):
+        below, store = layout.relative(path), self.reader.store
+        if below and not (is_listable(store) and any(store.list_dir(layout.below(below)))):
             return None
         return _implicit_group()
 
@@ -90,10 +96,10 @@ class Hierarchies:
         names = sorted(documents)
         for first in range(0, len(names), NODES_PER_REQUEST):
             some = names[first : first + NODES_PER_REQUEST]
-            found = fetch(self.store, [documents[name] for name in some])
+            found = self.reader.fetch([documents[name] for name in some])
             for name in some:
                 try:
-                    metadata = V3_DRAFT.parse_node(join_path(path, name), found, self.options, layout)
+                    metadata = V3_DRAFT.parse_node(join_path(path, name), found, self.reader, layout)
                 except MetadataError as exc:
                     entries[name] = Entry(exc)
                 else:

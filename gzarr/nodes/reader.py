@@ -30,12 +30,13 @@ from .entries import Entry, entry_of
 from .hierarchies import Hierarchies
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from ..metadata.format import Format
     from ..metadata.layout import Layout
     from ..metadata.model import ZarrFormat
     from ..stores.base import ReadableStore
+    from .documents import Documents
 
 # Limit of the keys inspected to recognise an implicit group: one page of a listing of an object store.
 _PROBED_KEYS = 1000
@@ -57,15 +58,15 @@ class NodeReader:
         None to use consolidated metadata if present, False to ignore it, True to require it.
     allow_fallback
         Whether an unknown data type may be read as the fallback type in its document.
-    tokens
-        Dictionary that gets the tokens of fetched documents; see :func:`gzarr.nodes.documents.fetch`.
+    documents
+        Documents that were fetched already, to which those that are fetched are added; None to fetch each time.
     """
 
     store: ReadableStore
     allow_pickle: bool = False
     use_consolidated: bool | None = None
     allow_fallback: bool = False
-    tokens: dict[str, Hashable | None] | None = field(default=None, repr=False, compare=False)
+    documents: Documents | None = field(default=None, repr=False, compare=False)
     # Layouts of hierarchies of the 2022 drafts, by path.
     _layouts: dict[str, Layout] = field(default_factory=dict, repr=False, compare=False)
 
@@ -182,7 +183,7 @@ class NodeReader:
 
     def fetch(self, keys: Sequence[str]) -> dict[str, bytes]:
         """Return the existing documents by key; one request."""
-        return fetch(self.store, keys, self.tokens)
+        return fetch(self.store, keys) if self.documents is None else self.documents.fetch(keys)
 
     def layout(self, path: str) -> Layout | None:
         """Return the layout of the 2022 draft hierarchy that contains ``path``, or None; one request."""
@@ -190,7 +191,7 @@ class NodeReader:
 
     @property
     def _hierarchies(self) -> Hierarchies:
-        return Hierarchies(self.store, self, self._layouts)
+        return Hierarchies(self, self._layouts)
 
     def _parse(self, path: str, found: Mapping[str, bytes], formats: Sequence[Format]) -> Entry | None:
         """Return the node described by the documents found at its path, or None."""

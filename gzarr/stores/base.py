@@ -271,6 +271,14 @@ class WritableStore(Protocol, metaclass=Capability):
         """Erase all keys that start with ``prefix``."""
 
 
+@runtime_checkable
+class PagedListing(Protocol, metaclass=Capability):
+    """A store whose listings come by pages, so that one request shows whether there is little, or nothing."""
+
+    def list_page(self, prefix: str) -> tuple[list[str], bool]:
+        """Return the first keys that start with ``prefix``, and whether these are all; one request."""
+
+
 class Store(ReadableStore, ListableStore, WritableStore, Protocol):
     """The whole interface."""
 

@@ -86,14 +86,19 @@ def others_wait() -> bool:
     return _waiting.qsize() > 0
 
 
-def call(function: Callable[[], T]) -> T:
-    """Return ``function()``, called in an I/O thread; raise its exception."""
+def start(function: Callable[[], T]) -> Callable[[], T]:
+    """Call a function in an I/O thread; return what waits for its result, or raises its exception."""
     if getattr(_here, "serves", False):
         # Waiting for another thread could wait for ever, if all of them did.
-        return function()
+        return function
     outcome = _Outcome(function)
     submit(outcome.run)
-    return outcome.get()
+    return outcome.get
+
+
+def call(function: Callable[[], T]) -> T:
+    """Return ``function()``, called in an I/O thread; raise its exception."""
+    return start(function)()
 
 
 def call_all(functions: Sequence[Callable[[], T]]) -> list[T]:

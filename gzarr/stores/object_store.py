@@ -7,14 +7,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import StoreError, ValueReplacedError, ValueSizeError
-from . import obstore_module
+from . import io_threads, obstore_module
 from .attempts import FailedRequest
 from .base import Answer, ByteRange, Request
 from .buffers import as_view
 from .byte_ranges import check_range
-from .keys import split_key
+from .keys import split_key, split_prefix
 from .object_errors import Kind
-from .remote_store import RemoteStore
+from .remote_store import PAGE_KEYS, RemoteStore
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
@@ -55,6 +55,22 @@ class ObjectStore(RemoteStore):
                 if request.version is not None:
                     raise
         raise StoreError(f"{self!r}: {request.key!r} is replaced again and again during the read", key=request.key)
+
+    def list_page(self, prefix: str) -> tuple[list[str], bool]:
+        """Return the first keys that start with ``prefix``, at most 1000, and whether these are all; one request."""
+        split_prefix(prefix)
+        folder = self._path(prefix) or None
+
+        def page(module: Any, store: Any) -> Any:
+            return next(iter(module.list(store, folder, chunk_size=PAGE_KEYS)), None) or []
+
+        try:
+            found = io_threads.call(lambda: self._send(page, listing=True))
+        except FailedRequest as failed:
+            raise self._error("list", prefix, failed) from None
+        self._seen = True
+        keys = (self._key(entry["path"]) for entry in found)
+        return [key for key in keys if key is not None], len(found) < PAGE_KEYS
 
     def create(self, key: str, value: Buffer) -> bool:
         """Store ``value`` like :meth:`set` unless the key exists; return whether it was stored.

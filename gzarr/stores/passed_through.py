@@ -14,6 +14,7 @@ from .base import (
     ExclusiveStore,
     ListableStore,
     LockingStore,
+    PagedListing,
     PresenceStore,
     Request,
     SizedStore,
@@ -50,6 +51,17 @@ class Listing:
         """Return the keys and the prefixes directly under ``prefix``, in full from the root, each sorted."""
         keys, prefixes = self.store.list_dir(prefix)
         return keys, prefixes
+
+
+class Pages:
+    """Keys, listed by pages."""
+
+    store: Any
+
+    def list_page(self, prefix: str) -> tuple[list[str], bool]:
+        """Return the first keys that start with ``prefix``, and whether these are all; one request."""
+        keys, are_all = self.store.list_page(prefix)
+        return keys, are_all
 
 
 class Uncertain:
@@ -200,6 +212,7 @@ _PARTS: dict[type, Any] = {
     Creation: ExclusiveStore,
     Conditions: ConditionalStore,
     Writing: WritableStore,
+    Pages: PagedListing,
     Listing: ListableStore,
     Sizes: SizedStore,
     Presence: PresenceStore,
@@ -221,6 +234,7 @@ def class_for(wrapper: type[W], store: Any) -> type[W]:
         (Creation, "create", "set"),
         (Conditions, "replace", "set"),
         (Conditions, "get_with_tokens", "get"),
+        (Pages, "list_page", "list_prefix"),
     ):
         if part in parts and not knows_of(store, faster, method):
             parts = tuple(one for one in parts if one is not part)

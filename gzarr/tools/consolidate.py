@@ -15,13 +15,14 @@ from ..metadata.formats import FORMATS
 from ..metadata.model import GroupMetadata
 from ..metadata.to_documents import dump
 from ..nodes.change import attempts, drop_indexes, hold_documents, reader_of, replace_documents, writable
+from ..nodes.documents import Documents, note_consolidation
 from ..nodes.reader import NodeReader
 from ..stores.base import flushing
 from ..stores.keys import join_path, normalize_path
 from ..stores.resolve import as_store
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Mapping
+    from collections.abc import Mapping
 
     from ..metadata.model import NodeMetadata, ZarrFormat
     from ..stores.resolve import StoreLike
@@ -76,15 +77,14 @@ def consolidate_metadata(
     # Held with the groups above it, so that no thread changes or creates nodes below between reading and writing.
     with flushing(store, target), hold_documents(target, where, lock=lock):
         for _ in attempts(target, where):
-            tokens: dict[str, Hashable | None] = {}
-            reader = replace(reader_of(target), tokens=tokens)
-            metadata = _group(reader, where, zarr_format)
+            documents = Documents(target)
+            metadata = _group(replace(reader_of(target), documents=documents), where, zarr_format)
             format = FORMATS[metadata.zarr_format]
             key = format.consolidated_key(where)
             assert key is not None
             if not format.consolidates_own:
                 # Another document, which is replaced as a whole.
-                tokens.clear()
+                documents.tokens.clear()
             nodes: dict[str, NodeMetadata] = {}
             for name, below in Group(metadata, reader_of(target), where, device="cpu").walk():
                 if isinstance(below, MetadataError):
@@ -92,9 +92,10 @@ def consolidate_metadata(
                 nodes[name] = below.metadata
             # The consolidated metadata of groups above may be outdated.
             drop_indexes(target, where)
-            if replace_documents(target, {key: dump(format.consolidated(metadata, nodes))}, tokens):
+            if replace_documents(target, {key: dump(format.consolidated(metadata, nodes))}, documents.tokens):
                 break
-        metadata = _group(reader, where, metadata.zarr_format)
+        note_consolidation()
+        metadata = _group(reader_of(target), where, metadata.zarr_format)
     return Group(metadata, NodeReader(target), where, device=device, mode="r+")
 
 

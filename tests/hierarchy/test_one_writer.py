@@ -10,8 +10,6 @@ import numpy as np
 import obstore.store
 import pytest
 from support import servers
-from support.fault_proxy import FaultProxy
-from support.requests_of import requests_of
 
 import gzarr
 from gzarr.errors import ArgumentError
@@ -192,27 +190,3 @@ def test_a_conflict_is_tried_again(s3: tuple[str, int]) -> None:
     other.attrs.change(change)
     assert calls == [["first"], ["first", "x1"], ["first", "x1", "x2"]]
     assert dict(gzarr.open_group(store).attrs) == {"first": 0, "x1": 1, "x2": 1, "own": 3}
-
-
-def test_changes_of_attributes_cost_no_more_requests(s3: tuple[str, int]) -> None:
-    with FaultProxy(s3, stall_s=3) as proxy:
-        options = servers.s3_options(proxy.url, **servers.PATIENT)
-        gzarr.create_group("s3://bucket/n", storage_options=options)
-        array = gzarr.create_array("s3://bucket/n", path="a", shape=(4,), dtype="u1", storage_options=options)
-        group = gzarr.open_group("s3://bucket/n", mode="r+", storage_options=options)
-        seen, _ = requests_of(proxy, lambda: group.attrs.update(a=1))
-        assert [one.method for one in seen].count("PUT") == 1
-        assert len(seen) == COUNTS["group"]
-        seen, _ = requests_of(proxy, lambda: array.attrs.update(a=1))
-        assert len(seen) == COUNTS["array"]
-        seen, _ = requests_of(
-            proxy,
-            lambda: gzarr.create_array(
-                "s3://bucket/n", path="b", data=np.ones(8, "u1"), chunks=4, storage_options=options
-            ),
-        )
-        assert len(seen) == COUNTS["data"]
-
-
-#: As many as before there were conditions; a new array is not put into a hierarchy of N5, for two requests.
-COUNTS = {"group": 2, "array": 4, "data": 21}

@@ -48,6 +48,8 @@ class Seen:
     fault: str | None = None
     status: int = 0
     nbytes: int = 0
+    begin: float = 0.0
+    end: float = 0.0
 
     @property
     def range(self) -> str | None:
@@ -68,12 +70,15 @@ class FaultProxy:
         Requests, in the order of their arrival.
     stall_s
         Seconds that the fault "stall" lasts.
+    latency_s
+        Seconds that each request takes longer.
     """
 
     upstream: tuple[str, int]
     fault_of: Callable[[int, Seen], str | None] = lambda number, seen: None
     seen: list[Seen] = field(default_factory=list)
     stall_s: float = 3.0
+    latency_s: float = 0.0
 
     def __post_init__(self) -> None:
         proxy = self
@@ -131,7 +136,7 @@ class FaultProxy:
         body = handler.rfile.read(int(headers.get("content-length", 0)))
         if headers.get("transfer-encoding", "").lower() == "chunked":
             body = _dechunked(handler.rfile)
-        seen = Seen(method, path, headers)
+        seen = Seen(method, path, headers, begin=time.monotonic())
         with self._lock:
             number = len(self.seen)
             self.seen.append(seen)
@@ -146,8 +151,9 @@ class FaultProxy:
                 % (seen.status, len(text), b"" if method == "HEAD" else text)
             )
             return True
+        time.sleep(self.latency_s)
         status, phrase, found, answer = self._forward(method, path, headers, body)
-        seen.status, seen.nbytes = status, len(answer)
+        seen.status, seen.nbytes, seen.end = status, len(answer), time.monotonic()
         lines = [f"HTTP/1.1 {status} {phrase}"]
         lines += [f"{name}: {value}" for name, value in found if name.lower() not in _HOP]
         declared = next((value for name, value in found if name.lower() == "content-length"), None)

@@ -25,6 +25,15 @@ def requests_of(proxy: FaultProxy, work: Callable[[], object]) -> tuple[list[See
     return seen, added
 
 
+def round_trips(seen: list[Seen]) -> int:
+    """Return the length of the longest sequence of requests of which each began after the one before was answered."""
+    trips, end = 0, 0.0
+    for one in sorted(seen, key=lambda one: one.end):
+        if one.begin >= end:
+            trips, end = trips + 1, one.end
+    return trips
+
+
 def wait_until_idle(seconds: float = 70) -> None:
     """Wait until no request is in progress: those of a read that failed in an earlier test would be counted, too."""
     end = time.monotonic() + seconds

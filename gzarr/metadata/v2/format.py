@@ -42,6 +42,10 @@ class V2(Format):
     consolidates_own = True
     ome_version: ClassVar[str] = "0.4"
 
+    def keys_of(self, path: str, node_type: Literal["array", "group"]) -> list[str]:
+        array, group, attributes, consolidated = self.keys(path)
+        return [array, attributes] if node_type == "array" else [group, attributes, consolidated]
+
     def node_type(
         self, path: str, found: Mapping[str, bytes], layout: Layout | None = None
     ) -> Literal["array", "group"] | None:
