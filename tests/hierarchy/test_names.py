@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import zarr
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from support import servers
 
 import gzarr
-from gzarr.errors import ArgumentError, GzarrError, MetadataError, StoreError
+from gzarr.errors import ArgumentError, ChunkWriteError, GzarrError, MetadataError, StoreError
 from gzarr.stores.keys import MAX_DEPTH, name_fault
 
 if TYPE_CHECKING:
@@ -153,6 +153,8 @@ def test_foreign_keys_are_passed_over(
 @pytest.mark.parametrize("kind", [*PLACES, "s3"])
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(names=st.lists(segments, min_size=1, max_size=3), zarr_format=st.sampled_from([2, 3]))
+@example(names=["\x1f"], zarr_format=2)
+@example(names=["g", "\x1f"], zarr_format=3)
 def test_what_can_be_created_can_be_opened(
     kind: str,
     request: pytest.FixtureRequest,
@@ -167,6 +169,11 @@ def test_what_can_be_created_can_be_opened(
     try:
         root.create_array(path, data=[1, 2])
     except (ArgumentError, StoreError):
+        return
+    except ChunkWriteError as error:
+        # The store has no such keys, and nothing was asked for at them before.
+        assert isinstance(error.__cause__, StoreError)
+        assert list(gzarr.open_group(store).walk()) == []
         return
     path = path.strip("/")
     names = path.split("/")
