@@ -173,7 +173,7 @@ def test_what_can_be_created_can_be_opened(
     except ChunkWriteError as error:
         # The store has no such keys, and nothing was asked for at them before.
         assert isinstance(error.__cause__, StoreError)
-        assert list(gzarr.open_group(store).walk()) == []
+        assert path not in dict(gzarr.open_group(store).walk())
         return
     path = path.strip("/")
     names = path.split("/")
