@@ -65,6 +65,10 @@ def _what(found: OmeMetadata) -> tuple[str, str]:
         return "series", _names(found.series)
     if found.layout is not None:
         return "collection", ""
+    if found.scene is not None:
+        systems = _names([system.name for system in found.scene.coordinate_systems])
+        links = _count(len(found.scene.links), "transformation")
+        return "scene", f"{links}{', to ' if systems else ''}{systems}"
     return "metadata", f"not readable: {', '.join(found.errors)}" if found.errors else ""
 
 

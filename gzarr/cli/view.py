@@ -130,16 +130,18 @@ def run(args: argparse.Namespace) -> int:
 
 def _picture(args: argparse.Namespace, size: int) -> tuple[str, str, Pixels]:
     """Return what a node is, its name, and its picture in host memory."""
-    from ..ome import Collection, Image, Plate, Well, open
+    from ..ome import Collection, Image, Plate, Scene, Well, open
     from ..ome.metadata.model import Axis
     from ..ome.mosaics import plate_pixels, well_pixels
-    from ..ome.rendering import Look, Scene
+    from ..ome.rendering import Look, PlannedPicture
 
     node = open(args.path, path=args.node, device="cpu", storage_options=options_of(args.storage_option))
     if isinstance(node, Collection):
         node = node[0]
     if not isinstance(node, Image | Plate | Well):
         names = ", ".join(map(repr, node)) or "none"
+        if isinstance(node, Scene):
+            raise NodeTypeError(f"this group is a scene of images ({names}); name one: {args.path}#NAME")
         raise NodeTypeError(f"this group lists labels ({names}); name one: {args.path}#labels/NAME")
     others: tuple[tuple[str, Any], ...] = ()
     if args.time is not None:
@@ -155,7 +157,7 @@ def _picture(args: argparse.Namespace, size: int) -> tuple[str, str, Pixels]:
     if isinstance(node, Well):
         return "well", node.group.name, well_pixels(node, look)
     kind = "labels" if node.image_label is not None else "image"
-    return kind, node.group.name, Scene(node, look).small_pixels(size)
+    return kind, node.group.name, PlannedPicture(node, look).small_pixels(size)
 
 
 def _fitting(pixels: Pixels, columns: int, rows: int) -> Pixels:

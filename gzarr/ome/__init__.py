@@ -14,17 +14,21 @@ from .labels import Labels
 from .nodes import MetadataWarning
 from .open import open
 from .plate import Plate, Well
+from .scene import Scene
+from .transforms.maps import CoordinateMap
 from .writing.creating import create, create_labels
 from .writing.plates import create_field, create_plate
 from .writing.pyramid import pyramid
 
 __all__ = [
     "Collection",
+    "CoordinateMap",
     "Image",
     "Labels",
     "Level",
     "MetadataWarning",
     "Plate",
+    "Scene",
     "Well",
     "create",
     "create_field",

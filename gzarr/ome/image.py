@@ -15,12 +15,15 @@ from .labels import Labels, labels_of
 from .levels import at_level, indexes_of_box, of_frames
 from .metadata.parse import parse
 from .metadata.units import meters
-from .nodes import place, read_metadata, warn
+from .nodes import child_group, place, read_metadata, warn
 from .picture_methods import ImagePictures
+from .transforms.graph import SystemGraph
 
 if TYPE_CHECKING:
     from ..hierarchy.group import Group
     from .metadata.model import Axis, Channel, OmeMetadata
+    from .transforms.graph import SystemName
+    from .transforms.maps import CoordinateMap
 
 __all__ = ["Image", "Level", "image_of"]
 
@@ -232,6 +235,41 @@ class Image(ImageLevels, ImagePictures):
             except SelectionError as error:
                 raise SelectionError(f"axis {axis.name!r} of {self._group.name!r}, in its unit: {error}") from None
         return tuple(found)
+
+    def coordinate_map(self, source: SystemName, target: SystemName) -> CoordinateMap:
+        """Return the map from one coordinate system to another, along the transformations of the document.
+
+        Parameters
+        ----------
+        source, target
+            Name of a coordinate system of the image; or the index of a level, for the indexes of its elements; or, for
+            those of another image that a transformation refers to, such as a label image, the path of its group and
+            either. Images before version 0.6 have one coordinate system, which has the name ``"physical"`` here.
+
+        Returns
+        -------
+        The map. Of those that are possible the shortest is taken; transformations are inverted where that is needed.
+
+        Raises
+        ------
+        ArgumentError
+            If there is no such coordinate system or level, or nothing links the two.
+        UnsupportedError
+            If they are linked only by what has no inverse.
+        MetadataError
+            If a transformation on the way cannot be read.
+        NodeNotFoundError, StoreError
+            If another image cannot be opened.
+
+        Examples
+        --------
+        >>> image.coordinate_map(0, "physical")([[0, 0, 0], [1, 10, 10]])
+        array([[0. , 0. , 0. ],
+               [2. , 5. , 5. ]])
+        """
+        return SystemGraph(self._group, lambda path: image_of(child_group(self._group, path, "image")), self).find(
+            source, target
+        )
 
     def to_xarray(self, level: int = 0) -> Any:
         """Return a ``level``, given by its index, as an ``xarray.DataArray``, which is read when it is indexed.

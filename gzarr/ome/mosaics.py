@@ -10,7 +10,7 @@ import numpy as np
 
 from ..errors import ArgumentError, NodeNotFoundError
 from .nodes import place
-from .rendering import Look, Scene
+from .rendering import Look, PlannedPicture
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -68,7 +68,7 @@ class MosaicWindows:
         return _Alike(image, look, self._found).small_pixels(tile)
 
 
-class _Alike(Scene):
+class _Alike(PlannedPicture):
     def __init__(self, image: Any, look: Look, found: dict[Any, tuple[float, float]]) -> None:
         super().__init__(image, look)
         self._windows = found

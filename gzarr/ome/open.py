@@ -1,11 +1,11 @@
-"""Opening OME-Zarr: an image, a plate, a well, labels, or a collection."""
+"""Opening OME-Zarr: an image, a plate, a well, labels, a collection, or a scene."""
 
 from __future__ import annotations
 
 import contextlib
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from ..errors import ArgumentError, GzarrError, NodeTypeError, UnsupportedError
+from ..errors import ArgumentError, GzarrError, NodeTypeError
 from ..hierarchy.group import Group
 from ..hierarchy.open import open_group
 from ..stores.at_hand import is_at_hand
@@ -14,6 +14,7 @@ from .image import Image, image_of
 from .labels import Labels, labels_in
 from .nodes import child_group, needed, place, read_metadata
 from .plate import Plate, Well
+from .scene import Scene
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from ..stores.resolve import StoreLike
     from .metadata.model import OmeMetadata
 
-OmeNode: TypeAlias = "Image | Plate | Well | Labels[Image] | Collection"
+OmeNode: TypeAlias = "Image | Plate | Well | Labels[Image] | Collection | Scene"
 
 
 def open(
@@ -35,7 +36,7 @@ def open(
     missing: Missing = "fill",
     storage_options: Mapping[str, Any] | None = None,
 ) -> OmeNode:
-    """Open an OME-Zarr image, plate, well, group of labels, or collection of images.
+    """Open an OME-Zarr image, plate, well, group of labels, collection of images, or scene.
 
     Versions 0.1 to 0.5 are read, and 0.6 as far as its rules are settled. A document that breaks a rule which reading
     does not need is read with a :class:`MetadataWarning`.
@@ -56,7 +57,7 @@ def open(
     Returns
     -------
     :class:`Image`; :class:`Plate` or :class:`Well`; :class:`Labels` for the group ``labels`` of an image;
-    :class:`Collection` for the layout of bioformats2raw.
+    :class:`Collection` for the layout of bioformats2raw; :class:`Scene` for images whose places are related.
 
     Raises
     ------
@@ -106,13 +107,11 @@ def node_of(group: Group, metadata: OmeMetadata, index: int = 0) -> OmeNode:
     if metadata.series is not None or "series" in failed:
         raise NodeTypeError(f"{place(group)} lists the images of a collection; open the group above it")
     if metadata.scene is not None or "scene" in failed:
-        raise UnsupportedError(
-            f"{place(group)} is a scene, which gzarr does not read; open its images by their paths",
-            json_path="$.ome.scene",
-        )
+        needed(metadata, "scene", group)
+        return Scene(group, metadata)
     if failed:
         needed(metadata, next(iter(failed)), group)
     raise NodeTypeError(
-        f"{place(group)} has no OME metadata of an image, a plate, a well, labels or a collection; "
+        f"{place(group)} has no OME metadata of an image, a plate, a well, labels, a collection or a scene; "
         "gzarr.open reads any group"
     )

@@ -58,9 +58,9 @@ class ImagePictures:
         """
         from ..display.png import write_png
         from .coloring import on_host
-        from .rendering import Look, Scene
+        from .rendering import Look, PlannedPicture
 
-        picture = Scene(self, Look(c=c, z=z, level=level, size=size, others=tuple(selection.items()))).pixels()
+        picture = PlannedPicture(self, Look(c=c, z=z, level=level, size=size, others=tuple(selection.items()))).pixels()
         if file is not None:
             write_png(on_host(picture), file)
         return picture
@@ -96,10 +96,10 @@ class ImagePictures:
             As for :meth:`render`.
         """
         from ..display.png import write_png
-        from .rendering import Look, Scene
+        from .rendering import Look, PlannedPicture
 
         look = Look(c=c, z=z, level=level, size=size, others=tuple(selection.items()))
-        return write_png(Scene(self, look).small_pixels(size), file)
+        return write_png(PlannedPicture(self, look).small_pixels(size), file)
 
 
 class PlatePictures:

@@ -54,7 +54,7 @@ class Look:
     others: tuple[tuple[str, Any], ...] = ()
 
 
-class Scene:
+class PlannedPicture:
     """A picture of an image that is planned, and not read yet.
 
     Parameters

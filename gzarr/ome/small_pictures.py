@@ -19,7 +19,7 @@ from ..errors import GzarrError
 from ..hierarchy.open import open_group
 from ..stores.at_hand import is_at_hand
 from .mosaics import MosaicWindows, mosaic, tile_of
-from .rendering import Look, Scene
+from .rendering import Look, PlannedPicture
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,9 +47,9 @@ class PictureBudget:
     def __init__(self) -> None:
         self._chunks, self._nbytes = MOST_CHUNKS, MOST_BYTES
 
-    def take(self, scene: Scene) -> bool:
+    def take(self, planned: PlannedPicture) -> bool:
         """Return whether a picture may be read, and take what it costs."""
-        chunks, nbytes = scene.cost()
+        chunks, nbytes = planned.cost()
         if chunks > self._chunks or nbytes > self._nbytes:
             return False
         self._chunks -= chunks
@@ -63,7 +63,7 @@ def image_picture(image: Any) -> str:
         return ""
     with _quiet():
         look = affordable(image, PictureBudget())
-        return "" if look is None else _html(Scene(_on_host(image), look).small_pixels(SIZE))
+        return "" if look is None else _html(PlannedPicture(_on_host(image), look).small_pixels(SIZE))
     return ""
 
 
@@ -71,7 +71,7 @@ def affordable(image: Any, budget: PictureBudget) -> Look | None:
     """Return what of an image can be shown within a budget, which is reduced; None if nothing can."""
     for z in ("max", "middle"):
         look = Look(level=_LEVELS, z=z, size=SIZE)
-        if budget.take(Scene(image, look)):
+        if budget.take(PlannedPicture(image, look)):
             return look
     return None
 

@@ -363,8 +363,11 @@ class TestFilesInTheWild:
             gzarr.ome.open({})
         (scene,) = [case for case in ngff_suites.cases() if case.name.endswith("valid/scene/scene.json")]
         document = {"zarr_format": 3, "node_type": "group", "attributes": scene.attributes}
-        with pytest.raises(UnsupportedError, match="is a scene"):
-            gzarr.ome.open({"zarr.json": json.dumps(document).encode()})
+        found = gzarr.ome.open({"zarr.json": json.dumps(document).encode()})
+        assert isinstance(found, gzarr.ome.Scene)
+        assert found.paths[-1] == "4995115_full.zarr"
+        with pytest.raises(NodeNotFoundError, match=r"4995115_full\.zarr"):
+            found["4995115_full.zarr"]
         with pytest.raises(NodeTypeError, match="open the group above it"):
             gzarr.ome.open(store_of({"ome": {"version": "0.5", "series": ["0"]}}, []))
 

@@ -20,6 +20,7 @@ from gzarr.ome.metadata import (
     OmeMetadata,
     PlateMetadata,
     Scale,
+    SceneMetadata,
     Translation,
     UnknownTransform,
     WellEntry,
@@ -225,7 +226,7 @@ class TestWriting:
             (OmeMetadata("0.4", (image,)), None, "no transformation of type 'affine'"),
             (OmeMetadata("0.4", (Multiscale(None, (Dataset("0"),)),)), None, "with its axes"),
             (OmeMetadata("0.6"), None, "versions 0.4 and 0.5"),
-            (OmeMetadata("0.6", scene={}), "0.5", "no scenes"),
+            (OmeMetadata("0.6", scene=SceneMetadata()), "0.5", "no scenes"),
             (
                 OmeMetadata("0.4", (Multiscale(axes, (Dataset("0", (Translation((1, 1)), Scale((1, 1)))),)),)),
                 None,

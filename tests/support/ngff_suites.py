@@ -73,6 +73,11 @@ def files() -> dict[str, str]:
         return {name: archive.read(name).decode() for name in sorted(archive.namelist())}
 
 
+def example(version: str, name: str) -> Any:
+    """Return an example of the specification, by its path below ``examples``."""
+    return json.loads(files()[f"{FOLDERS[version]}/examples/{name}"])
+
+
 @cache
 def cases() -> tuple[Case, ...]:
     """Return all cases of all suites."""

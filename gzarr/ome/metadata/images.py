@@ -24,7 +24,7 @@ from .model import (
 from .systems import coordinate_systems, further_transforms, transforms_of_level
 
 if TYPE_CHECKING:
-    from .model import Axis, CoordinateSystem, Transform, Version
+    from .model import Axis, CoordinateSystem, SystemLink, Transform, Version
     from .problems import DocumentPart, Level
 
 _COLOR: Final = re.compile(r"[0-9A-Fa-f]{6}")
@@ -37,10 +37,12 @@ def multiscales(part: DocumentPart, version: Version) -> tuple[Multiscale, ...]:
 
 def _multiscale(part: DocumentPart, version: Version) -> Multiscale:
     systems: tuple[CoordinateSystem, ...] = ()
-    further: tuple[UnknownTransform, ...] = ()
+    further: tuple[SystemLink, ...] = ()
+    system: CoordinateSystem | None = None
     if version == "0.6":
         systems = part.needed("coordinateSystems", coordinate_systems)
-        datasets, axes = transforms_of_level(part, systems)
+        datasets, system = transforms_of_level(part, systems)
+        axes = None if system is None else system.axes
         further = part.optional("coordinateTransformations", further_transforms) or ()
         transforms: tuple[Transform, ...] = ()
     else:
@@ -63,6 +65,7 @@ def _multiscale(part: DocumentPart, version: Version) -> Multiscale:
         part.value.get("metadata"),
         systems,
         further,
+        None if system is None else system.name,
     )
 
 

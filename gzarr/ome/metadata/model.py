@@ -67,7 +67,7 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class UnknownTransform:
-    """A transformation that gzarr does not apply, kept as it is in the document.
+    """A transformation of a level that gzarr does not apply, kept as it is in the document.
 
     Attributes
     ----------
@@ -90,6 +90,45 @@ class CoordinateSystem:
 
     name: str
     axes: tuple[Axis, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SystemReference:
+    """What refers to a coordinate system: its name, and the path of the image that has it if that is another."""
+
+    name: str | None
+    path: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SystemLink:
+    """A transformation between two coordinate systems (version 0.6).
+
+    Attributes
+    ----------
+    input, output
+        The coordinate systems; None for one that the document does not tell.
+    type
+        Type of the transformation, such as ``"affine"``; None if it has none.
+    document
+        The JSON object.
+    json_path
+        Its place in the attributes.
+    """
+
+    input: SystemReference | None
+    output: SystemReference | None
+    type: str | None
+    document: Any
+    json_path: str = "$"
+
+
+@dataclass(frozen=True, slots=True)
+class SceneMetadata:
+    """The ``scene`` object (version 0.6): coordinate systems that images share, and transformations between them."""
+
+    coordinate_systems: tuple[CoordinateSystem, ...] = ()
+    links: tuple[SystemLink, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +169,8 @@ class Multiscale:
         All systems of the image (version 0.6); ``axes`` are those of the one that the levels are in.
     further
         Transformations between coordinate systems (version 0.6).
+    system
+        Name of the coordinate system that the levels are in (version 0.6).
     """
 
     axes: tuple[Axis, ...] | None
@@ -139,7 +180,8 @@ class Multiscale:
     type: str | None = None
     metadata: Any = None
     coordinate_systems: tuple[CoordinateSystem, ...] = ()
-    further: tuple[UnknownTransform, ...] = ()
+    further: tuple[SystemLink, ...] = ()
+    system: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,7 +328,7 @@ class OmeMetadata:
     series
         Paths of the images of a collection, in its group ``OME``.
     scene
-        JSON object of a scene (version 0.6), as it is.
+        Coordinate systems of a scene, and how those of its images are related (version 0.6).
     problems
         Rules of the specification that the document breaks.
     errors
@@ -302,7 +344,7 @@ class OmeMetadata:
     well: WellMetadata | None = None
     layout: int | None = None
     series: tuple[str, ...] | None = None
-    scene: Any = None
+    scene: SceneMetadata | None = None
     problems: tuple[BrokenRule, ...] = field(default=(), compare=False)
     errors: Mapping[str, MetadataError] = field(default_factory=dict, compare=False)
 

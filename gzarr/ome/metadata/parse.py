@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 from ...documents.json import quote
 from ...errors import MetadataError
 from . import images, plates
-from .model import VERSIONS, OmeMetadata
+from .model import VERSIONS, OmeMetadata, SceneMetadata
 from .problems import BrokenRule, DocumentPart
 from .systems import coordinate_systems, further_transforms
 
@@ -159,7 +159,7 @@ def _version_below(root: DocumentPart, wanted: Version | None) -> Version:
     return "0.6" if isinstance(first, dict) and "coordinateSystems" in first else "0.5"
 
 
-def _scene(part: DocumentPart) -> Any:
-    part.object().optional("coordinateSystems", coordinate_systems)
-    part.needed("coordinateTransformations", partial(further_transforms, scene=True))
-    return part.value
+def _scene(part: DocumentPart) -> SceneMetadata:
+    systems = part.object().optional("coordinateSystems", coordinate_systems)
+    links = part.needed("coordinateTransformations", partial(further_transforms, scene=True))
+    return SceneMetadata(systems or (), links)

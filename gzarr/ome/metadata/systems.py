@@ -1,7 +1,7 @@
 """Coordinate systems and transformations of version 0.6, as far as its rules are settled (the candidate 0.6rc0).
 
-A level has a scale, an identity, or a sequence of a scale and a translation: those are read. All other types are
-checked and kept as they are.
+A level has a scale, an identity, or a sequence of a scale and a translation: those are read. Transformations between
+coordinate systems are checked, and kept as they are; :mod:`gzarr.ome.transforms` applies them.
 """
 
 from __future__ import annotations
@@ -11,12 +11,21 @@ from typing import TYPE_CHECKING, Any, Final
 from ...documents.json import quote
 from ...errors import MetadataError
 from .axes import axes_of
-from .model import CoordinateSystem, Dataset, Identity, Scale, Translation, UnknownTransform
+from .model import (
+    CoordinateSystem,
+    Dataset,
+    Identity,
+    Scale,
+    SystemLink,
+    SystemReference,
+    Translation,
+    UnknownTransform,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from .model import Axis, Transform
+    from .model import Transform
     from .problems import DocumentPart, Level
 
 #: Sequences nested deeper are refused.
@@ -40,16 +49,16 @@ def _system(part: DocumentPart) -> CoordinateSystem:
 
 def transforms_of_level(
     part: DocumentPart, systems: tuple[CoordinateSystem, ...]
-) -> tuple[tuple[Dataset, ...], tuple[Axis, ...] | None]:
-    """Return the levels of an image, and the axes of the coordinate system that they are in."""
+) -> tuple[tuple[Dataset, ...], CoordinateSystem | None]:
+    """Return the levels of an image, and the coordinate system that they are in."""
     read = [_dataset(item.object(), systems) for item in part.needed("datasets", lambda items: items.items(1))]
     names = {name for _, name in read if name is not None}
     if len(names) > 1:
         part.at("datasets").note("expected all levels in one coordinate system", "text")
-    axes = next((system.axes for _, name in read for system in systems if system.name == name), None)
-    if axes is None and len(systems) == 1:
-        axes = systems[0].axes
-    return tuple(dataset for dataset, _ in read), axes
+    found = next((system for _, name in read for system in systems if system.name == name), None)
+    if found is None and len(systems) == 1:
+        found = systems[0]
+    return tuple(dataset for dataset, _ in read), found
 
 
 def _dataset(part: DocumentPart, systems: tuple[CoordinateSystem, ...]) -> tuple[Dataset, str | None]:
@@ -75,6 +84,10 @@ def _reference(part: DocumentPart, name: str, member: str) -> str | None:
         return None
     reference = part.at(name)
     try:
+        if isinstance(reference.value, str):
+            # As drafts of the version had it.
+            reference.wrong("an object")
+            return reference.value
         reference.object()
         for other in ("name", "path"):
             reference.optional(other, lambda text: text.string())
@@ -132,19 +145,31 @@ def _positive(part: DocumentPart) -> tuple[float, ...]:
 # -- transformations that are only checked
 
 
-def further_transforms(part: DocumentPart, *, scene: bool = False) -> tuple[UnknownTransform, ...]:
-    """Return the transformations between coordinate systems, as they are."""
+def further_transforms(part: DocumentPart, *, scene: bool = False) -> tuple[SystemLink, ...]:
+    """Return the transformations between coordinate systems."""
     found = []
     for item in part.items(1):
         check_transform(item)
         if isinstance(item.value, dict):
-            for name in ("input", "output"):
-                _reference(item, name, "name")
-                if scene and name in item and isinstance(item.value[name], dict):
-                    _known_members(item.at(name))
+            source, target = (_system_reference(item, name, scene=scene) for name in ("input", "output"))
             kind = item.value.get("type")
-            found.append(UnknownTransform(kind if isinstance(kind, str) else None, item.value))
+            found.append(
+                SystemLink(source, target, kind if isinstance(kind, str) else None, item.value, item.json_path)
+            )
     return tuple(found)
+
+
+def _system_reference(item: DocumentPart, name: str, *, scene: bool) -> SystemReference | None:
+    system = _reference(item, name, "name")
+    if system is None:
+        return None
+    members = item.value[name]
+    if not isinstance(members, dict):
+        return SystemReference(system)
+    if scene:
+        _known_members(item.at(name))
+    path = members.get("path")
+    return SystemReference(system, path if isinstance(path, str) else None)
 
 
 def _known_members(part: DocumentPart) -> None:
@@ -223,8 +248,11 @@ def _check_by_dimension(part: DocumentPart, depth: int) -> None:
 
 def _check_field(part: DocumentPart, depth: int) -> None:
     part.needed("path", lambda text: text.string())
-    if "interpolation" in part and part.value["interpolation"] not in ("nearest", "linear", "cubic"):
-        part.at("interpolation").note("expected 'nearest', 'linear' or 'cubic'")
+    if "interpolation" not in part or part.value["interpolation"] in ("nearest", "linear", "cubic"):
+        return
+    # The text and the schema have different names for one thing.
+    level: Level = "should" if part.value["interpolation"] == "bspline-cubic" else "schema"
+    part.at("interpolation").note("expected 'nearest', 'linear' or 'cubic'", level)
 
 
 _CHECKS: Final[dict[str, Callable[[Any, int], Any]]] = {
