@@ -402,6 +402,39 @@ def _images(here: Here) -> Iterator[None]:
     np.testing.assert_array_equal(names["x"], data[0] + 1)
 
 
+def _systems(here: Here) -> Iterator[None]:
+    def document(names: str, *further: Any, more: str = "") -> dict[str, Any]:
+        systems = [
+            {"name": name, "axes": [{"name": n, "type": "space"} for n in names]} for name in ("own", more) if name
+        ]
+        ends = {"input": {"path": "0"}, "output": {"name": "own"}}
+        only = {"type": "scale", "scale": [0.5] * len(names), **ends}
+        levels = [{"path": "0", "coordinateTransformations": [only]}]
+        image = {"coordinateSystems": systems, "datasets": levels}
+        if further:
+            image["coordinateTransformations"] = list(further)
+        return {"ome": {"version": "0.6rc0", "multiscales": [image]}}
+
+    stage = {"type": "translation", "translation": [10, 30, 30], "input": {"name": "own"}, "output": {"name": "stage"}}
+    image = gzarr.create_group({}, attributes=document("zyx", stage, more="stage"))
+    image.create_array("0", data=np.zeros((4, 8, 8), "u1"))
+    tiles = [f"tile_{i}" for i in range(4)]
+    links = [
+        {"type": "translation", "translation": [0, 100 * i], "input": {"path": tile, "name": "own"}, "output": {"name": "world"}}
+        for i, tile in enumerate(tiles)
+    ]  # fmt: skip
+    world = [{"name": "world", "axes": [{"name": n, "type": "space"} for n in "yx"]}]
+    parts = {"coordinateSystems": world, "coordinateTransformations": links}
+    group = gzarr.create_group("tiles.ome.zarr", attributes={"ome": {"version": "0.6rc0", "scene": parts}})
+    for tile in tiles:
+        group.create_group(tile, attributes=document("yx")).create_array("0", data=np.zeros((8, 8), "u1"))
+    here.names.update(gzarr=gzarr, image=gzarr.ome.open(image))
+    yield
+    np.testing.assert_array_equal(here.names["to_pixels"]([12.5, 40, 40]), [5, 20, 20])
+    assert list(here.names["scene"]) == tiles
+    np.testing.assert_array_equal(here.names["m"]([0, 0]), [0, 400])
+
+
 def _new_images(here: Here) -> Iterator[None]:
     volume = np.arange(2 * 20 * 200 * 300, dtype="u2").reshape(2, 20, 200, 300)
     here.names.update(gzarr=gzarr, volume=volume, labels=(volume // 9000).astype("i4"))
@@ -465,5 +498,6 @@ PREPARATIONS: dict[str, Callable[[Here], Iterator[None]]] = {
     "docs/blocks.md": _blocks,
     "docs/loader.md": _loader,
     "docs/imaging.md": _images,
+    "docs/imaging.md#Coordinate systems and scenes": _systems,
     "docs/imaging.md#Writing": _new_images,
 }
