@@ -420,7 +420,8 @@ def _systems(here: Here) -> Iterator[None]:
     image.create_array("0", data=np.zeros((4, 8, 8), "u1"))
     tiles = [f"tile_{i}" for i in range(4)]
     links = [
-        {"type": "translation", "translation": [0, 100 * i], "input": {"path": tile, "name": "own"}, "output": {"name": "world"}}
+        {"type": "translation", "translation": [0, 100 * i], "input": {"path": tile, "name": "own"},
+         "output": {"name": "world"}}
         for i, tile in enumerate(tiles)
     ]  # fmt: skip
     world = [{"name": "world", "axes": [{"name": n, "type": "space"} for n in "yx"]}]
