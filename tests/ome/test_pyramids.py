@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -274,6 +275,17 @@ def test_a_failed_pyramid_leaves_level_0() -> None:
     image = gzarr.ome.pyramid(store, levels=4, overwrite=True)
     expected = whole_levels(data, [HALVES] * 3, "mean")
     check([image.level(i).read() for i in range(4)], expected)
+
+
+def test_the_path_of_an_array_is_enough(tmp_path: Path) -> None:
+    data = volume((40, 40))
+    gzarr.create_array(tmp_path / "g.zarr", path="raw/0", data=data, chunks=16)
+    image = gzarr.ome.pyramid(tmp_path / "g.zarr" / "raw" / "0", axes="yx", levels=2)
+    assert image.group.store.directory() == os.fsencode(tmp_path / "g.zarr" / "raw")
+    check([image.level(i).read() for i in range(2)], whole_levels(data, [(2, 2)], "mean"))
+    gzarr.create_array(tmp_path / "alone.zarr", data=data, chunks=16)
+    with pytest.raises(ArgumentError, match="in a group: pass the store of the group"):
+        gzarr.ome.pyramid(tmp_path / "alone.zarr", axes="yx")
 
 
 def test_dimensions_of_a_plain_array_get_the_names_of_the_axes(

@@ -308,7 +308,7 @@ def test_an_array_in_a_group_becomes_an_image(zarr_format: Any) -> None:
 def test_arrays_that_cannot_become_images() -> None:
     store: dict[str, Any] = {}
     gzarr.create_array(store, data=DATA[0])
-    with pytest.raises(ArgumentError, match=r"written beside it; make an image of it somewhere else"):
+    with pytest.raises(ArgumentError, match=r"written beside it, in a group: pass the store of the group"):
         gzarr.ome.pyramid(store, axes="zyx")
     store = {}
     gzarr.create_array(store, data=DATA[0], path="a")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from ...nodes.change import change_array, delete_node, writable
 from ...progress import watch
 from ...stores.base import flushing
 from ...stores.keys import join_path
+from ...stores.local import LocalStore
 from ...stores.places import place_of
 from ..image import Image
 from ..metadata.model import Multiscale, OmeMetadata
@@ -91,8 +93,8 @@ def pyramid(
     Raises
     ------
     ArgumentError
-        If an argument is wrong, the image has several levels and ``overwrite`` is False, or the array is the root of
-        its store; nothing was changed.
+        If an argument is wrong, the image has several levels and ``overwrite`` is False, or the array is in no group;
+        nothing was changed.
     NodeNotFoundError, NodeTypeError, MetadataError
         If there is no node, if it is no image, or if its metadata cannot be read.
     ReadOnlyError, DeviceError, StoreError, ChunkError
@@ -151,6 +153,7 @@ class Pyramid:
         node = open_node(store, path=path, mode="r+", device=device, storage_options=storage_options)
         self.group: Group
         if isinstance(node, Array):
+            node = _in_its_group(node)
             self.group, self._first = _group_of(node), node
             self._document, description = _new_document(node, self.group, axes, scale, units)
             is_label = False
@@ -268,11 +271,26 @@ def _version(group: Group) -> Written:
     return "0.4" if group.zarr_format == 2 else "0.5"
 
 
+def _in_its_group(array: Array) -> Array:
+    """Return an array that is the root of its store as one of the group above, if that is another directory."""
+    if array.path or not isinstance(array.store, LocalStore):
+        return array
+    above, name = os.path.split(os.fsdecode(array.store.directory()))
+    try:
+        group = open_group(above, mode="r+", device=array.device)
+        # A folder without a document is just where files are.
+        found = None if group.metadata.implicit else group[name]
+    except (NodeNotFoundError, NodeTypeError, ArgumentError):
+        return array
+    return found if isinstance(found, Array) else array
+
+
 def _group_of(array: Array) -> Group:
     if not array.path:
         raise ArgumentError(
-            f"{array.store!r} is an array, and levels would have to be written beside it; make an image of it "
-            "somewhere else, with gzarr.ome.create(…, data=array)"
+            f"{array.store!r} is an array, and levels would have to be written beside it, in a group: pass the store "
+            "of the group and the path of the array in it, or make an image of it somewhere else, with "
+            "gzarr.ome.create(…, data=array)"
         )
     if array.zarr_format not in (2, 3):
         raise ArgumentError(f"{array.name} has Zarr format {array.zarr_format!r}; images are of version 2 or 3")
