@@ -44,6 +44,7 @@ for word in (1, 2, 4, 8):
     kernels[f"gather uint{8 * word}"] = (gather.gather, word)
     kernels[f"take_chosen uint{8 * word}"] = (sparse.take_chosen, word)
     kernels[f"densify uint{8 * word}"] = (sparse.densify, word)
+    kernels[f"scale_rows uint{8 * word}"] = (sparse.scale_rows, word)
 found = {}
 for name, (kernel, word) in kernels.items():
     for capability in sys.argv[1:]:
