@@ -470,7 +470,7 @@ class Loader:
     def _read_of(self, epoch: int) -> Epoch:
         """Return an epoch that is to be read."""
         result = self._of_epoch(epoch)
-        if self._order.shuffle != "blocks":
+        if self._order.shuffle != "blocks" and not result.reads_rows:
             self._reads = result.reads
         return result
 

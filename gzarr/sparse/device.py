@@ -149,9 +149,7 @@ class DeviceMemory:
             self._launch(k.densify, k.blocks(count), *arguments, word=word)
             self._wait()
 
-    def _densify_on_host(
-        self, entries: Entries, wanted: Wanted, target: DenseTarget, rows: IntArray | None
-    ) -> None:
+    def _densify_on_host(self, entries: Entries, wanted: Wanted, target: DenseTarget, rows: IntArray | None) -> None:
         host = HostMemory()
         dense = np.empty((len(target.addresses), target.width), entries.values.dtype)
         if entries.scaled:

@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from gzarr_kernels.slots import sparse as s
-from gzarr_kernels.slots.conversion import conversion
 
 from ..engines import kernels, pool
 from ..engines.kernels import address
 from ..errors import ArgumentError
 from ..installing import COMMANDS
 from .entries import Entries, joined_offsets, narrow_offsets
-from .wanted import code_of
+from .wanted import number_of
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -162,12 +161,12 @@ class _Job:
         kind = "u" if wanted.dtype.kind == "i" else wanted.dtype.kind
         job[s.KIND], job[s.RESULT_ITEMSIZE] = s.KINDS.index(f"{kind}{wanted.dtype.itemsize}"), wanted.dtype.itemsize
         if scaling:
-            job[s.TO_F8] = conversion(code_of(values.dtype), "f8")
-            job[s.FROM_F8] = conversion("f8", code_of(wanted.dtype))
+            job[s.TO_F8] = number_of(values.dtype, np.dtype(np.float64))
+            job[s.FROM_F8] = number_of(np.dtype(np.float64), wanted.dtype)
             job[s.SCALING] = (scaling.total is not None) * s.NORMALIZE | scaling.log1p * s.LOG1P
             job[s.TOTAL : s.TOTAL + 1].view(np.float64)[0] = 0.0 if scaling.total is None else scaling.total
         else:
-            job[s.CONVERSION] = conversion(code_of(values.dtype), code_of(wanted.dtype))
+            job[s.CONVERSION] = number_of(values.dtype, wanted.dtype)
         if columns is not None:
             job[s.CHOSEN_OFFSETS], job[s.CHOSEN] = address(columns.offsets), address(columns.places)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 
 from ..arrays.outputs import HOST, DeviceResults
-from ..arrays.ranges import read_ranges
+from ..arrays.ranges import joined_ranges, read_ranges
 from ..arrays.read_options import as_dtype
 from ..errors import ArgumentError, OutputError, SelectionError
 from .appending import append, reopened
@@ -536,6 +536,7 @@ class Matrix:
             counts = indptr[major + 1] - starts
             offsets = np.zeros(len(major) + 1, np.int64)
             np.cumsum(counts, out=offsets[1:])
+            starts, counts = joined_ranges(starts, counts)
         layout = self._layout
         read_as, dtype = index_dtype(layout.indices.dtype), wanted.dtype
         if not exact:

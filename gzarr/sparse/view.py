@@ -61,8 +61,16 @@ class CompressedRows(Protocol):
         """Number of values."""
 
     @property
+    def indptr(self) -> IntArray:
+        """int64 ``(rows + 1,)``: how many values are before each row."""
+
+    @property
     def data(self) -> Array:
         """Array of the values."""
+
+    @property
+    def indices(self) -> Array:
+        """Array of their columns."""
 
     def present_shape(self) -> tuple[int, int]:
         """Return the shape in the store."""
@@ -112,7 +120,7 @@ class DenseView(ExportedArray):
         self._metadata: ArrayMetadata = new_metadata(
             self._path, (rows, width), 3, dtype=dtype, chunks=(min(chunk, max(rows, 1)), max(width, 1)), codecs=None
         )
-        self._reader = _DenseReader(self, self._metadata)
+        self._reader: _DenseReader = _DenseReader(self, self._metadata)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, DenseView):
@@ -144,6 +152,11 @@ class DenseView(ExportedArray):
     def name(self) -> str:
         """Path of the matrix in its store with a leading slash, and how many columns of it these are."""
         return self._matrix.name if self._columns is None else f"{self._matrix.name}[:, {len(self._columns)} columns]"
+
+    @property
+    def wanted(self) -> Wanted:
+        """What is made of the entries of a row."""
+        return Wanted(self.dtype, self._reader._whole, self._scaling)
 
     @property
     def scaling(self) -> Scaling:

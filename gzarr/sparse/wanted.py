@@ -100,12 +100,20 @@ class Wanted:
         native = stored.newbyteorder("=")
         if native.itemsize > self.dtype.itemsize:
             return self.dtype
-        to_f8 = conversion(code_of(native), "f8")
-        if self.scaling and (to_f8 is None or conversion("f8", code_of(self.dtype)) is None):
-            return self.dtype
-        return self.dtype if conversion(code_of(native), code_of(self.dtype)) is None else native
+        return native if is_converted(native, self.dtype) else self.dtype
 
 
-def code_of(dtype: np.dtype[Any]) -> str:
-    """Return the kind and size of a type, as kernels name it."""
-    return f"{dtype.kind}{dtype.itemsize}"
+def is_converted(source: np.dtype[Any], target: np.dtype[Any]) -> bool:
+    """Return whether kernels convert from one type to another."""
+    return _conversion(source, target) is not None
+
+
+def number_of(source: np.dtype[Any], target: np.dtype[Any]) -> int:
+    """Return the number of a conversion that :func:`is_converted`; 0 for none."""
+    found = _conversion(source, target)
+    assert found is not None
+    return found
+
+
+def _conversion(source: np.dtype[Any], target: np.dtype[Any]) -> int | None:
+    return conversion(f"{source.kind}{source.itemsize}", f"{target.kind}{target.itemsize}")

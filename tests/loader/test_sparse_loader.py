@@ -68,25 +68,48 @@ def test_entries_of_one_element(device: TestedDevice) -> None:
         np.testing.assert_array_equal(device.to_numpy(batch["data"]), 2 * DATA[batch.samples])
 
 
-def test_the_order_is_that_of_a_dense_array(device: TestedDevice) -> None:
-    """As of an array with the view's chunks, with all numbers of ranks, and resumed anywhere."""
+def test_ranks_and_resuming(device: TestedDevice) -> None:
     m = opened(device)
-    whole = gzarr.create_array({}, data=DATA, chunks=m.dense().chunks, device=device.name)
-    options: dict[str, Any] = {"batch_size": 10, "seed": 5, "buffer_bytes": 40_000}
-    expected = [batch.samples.tolist() for batch in Loader(whole, **options)]
-    assert [batch.samples.tolist() for batch in Loader(m, **options)] == expected
-    together = [Loader(m, rank=rank, world_size=2, **{**options, "batch_size": 5}) for rank in range(2)]
-    for one, other, step in zip(*together, expected, strict=True):
-        assert sorted([*one.samples.tolist(), *other.samples.tolist()]) == sorted(step)
-    loader = Loader(m, **options)
-    for _ in itertools.islice(loader, 23):
+    options: dict[str, Any] = {"batch_size": 10, "seed": 5, "buffer_bytes": 20_000}
+    for shuffle in ("blocks", "full", False):
+        options["shuffle"] = shuffle
+        expected = [batch.samples.tolist() for batch in Loader(m, **options)]
+        assert sorted(number for step in expected for number in step) == list(range(600))
+        together = [Loader(m, rank=rank, world_size=2, **{**options, "batch_size": 5}) for rank in range(2)]
+        for one, other, step in zip(*together, expected, strict=True):
+            assert sorted([*one.samples.tolist(), *other.samples.tolist()]) == sorted(step)
+        loader = Loader(m, **options)
+        for _ in itertools.islice(loader, 23):
+            pass
+        resumed = Loader(m, **options)
+        resumed.load_state_dict(loader.state_dict())
+        found = list(resumed)
+        assert [batch.samples.tolist() for batch in found] == expected[23:]
+        for batch in found:
+            np.testing.assert_array_equal(device.to_numpy(batch["data"]), DATA[batch.samples])
+    # Blocks are as long as their rows are in memory, so other values are another order.
+    other = gzarr.sparse.open(stored(np.where(DATA > 50, DATA, 0)), path="X", device=device.name)
+    with pytest.raises(gzarr.ArgumentError, match="groups of samples have changed"):
+        Loader(other, **options).load_state_dict(loader.state_dict())
+
+
+def test_chunks_are_decoded_about_once() -> None:
+    store = gzarr.MemoryStore()
+    data = dense((4000, 200), share=0.2)
+    write(store, data.shape, compressed(data, "csr"), chunks=100, index="u2")
+    m = gzarr.sparse.open(store, path="X", device="cpu")
+    chunks = 2 * -(-m.nnz // 100)
+    for shuffle, most in (("blocks", 1.1), (False, 1.1)):
+        loader = Loader(m, batch_size=100, shuffle=shuffle, seed=1, buffer_bytes=m.nnz)
+        for _ in loader:
+            pass
+        assert loader.stats().chunks <= most * chunks
+        assert abs(loader.explain().amplification - loader.stats().chunks / chunks) < 0.05
+    # All of it fits.
+    loader = Loader(m, batch_size=100, shuffle="full", seed=1, buffer_bytes=20 * m.nnz)
+    for _ in loader:
         pass
-    resumed = Loader(m, **options)
-    resumed.load_state_dict(loader.state_dict())
-    found = list(resumed)
-    assert [batch.samples.tolist() for batch in found] == expected[23:]
-    for batch in found:
-        np.testing.assert_array_equal(device.to_numpy(batch["data"]), DATA[batch.samples])
+    assert loader.stats().chunks <= 1.6 * chunks
 
 
 def test_weights_and_volumes(device: TestedDevice) -> None:
@@ -103,13 +126,21 @@ def test_weights_and_volumes(device: TestedDevice) -> None:
     assert abs(few - 300) <= 30
 
 
-def test_memory_is_that_of_dense_rows() -> None:
-    m = gzarr.sparse.open(stored(DATA), path="X", device="cpu")
-    loader = Loader(m, batch_size=10, buffer_bytes=60_000, seed=1)
-    whole = gzarr.create_array({}, data=DATA, chunks=m.dense().chunks, device="cpu")
-    of_dense = Loader(whole, batch_size=10, buffer_bytes=60_000, seed=1)
-    assert str(loader.explain()).splitlines()[-1] == str(of_dense.explain()).splitlines()[-1]
-    assert loader.explain().held_bytes <= 60_000 + 3 * 10 * 160
+def test_memory_is_that_of_what_is_stored() -> None:
+    """Of entries: their indices and values as they are stored, while batches are dense."""
+    m = gzarr.sparse.open(stored(DATA, index="u2"), path="X", device="cpu")
+    entries = (2 + 4) * m.nnz + 8 * 600
+    for buffer_bytes in (entries // 2, 2 * entries + 1000):
+        loader = Loader(m, batch_size=10, buffer_bytes=buffer_bytes, seed=1)
+        assert loader.explain().held_bytes <= buffer_bytes + 3 * 10 * 160
+        mixed = 600 if buffer_bytes > entries else 150
+        assert mixed / 2 < loader.explain().mixing.block_samples <= mixed
+    # Values of eight bits stay so until they are made float32.
+    narrow = gzarr.sparse.open(stored(DATA.astype("u1"), index="u2"), path="X", device="cpu")
+    small = Loader(narrow.dense(dtype="f4"), batch_size=10, buffer_bytes=entries // 2, seed=1)
+    assert small.explain().mixing.block_samples > 150
+    for batch in small:
+        np.testing.assert_array_equal(batch["data"], DATA[batch.samples])
 
 
 def test_a_matrix_that_grows(tmp_path: Path) -> None:
