@@ -8,6 +8,7 @@ import numpy as np
 from gzarr_kernels.slots import sparse as s
 
 from ..engines import kernels, pool
+from ..engines.cpu.native import STREAM_BYTES
 from ..engines.kernels import address
 from ..errors import ArgumentError
 from ..installing import COMMANDS
@@ -102,7 +103,10 @@ class HostMemory:
         job = _Job(entries, wanted, *entries.bounds(rows))
         job.slots[s.TARGETS] = address(target.addresses)
         job.slots[s.COLUMN_STRIDE], job.slots[s.COLUMNS] = target.stride, target.width
-        job.run("densify", target.width * len(target.addresses))
+        itemsize, count = wanted.dtype.itemsize, len(target.addresses)
+        is_plain = wanted.columns is None and target.stride == itemsize and itemsize in (4, 8)
+        job.slots[s.STREAM] = is_plain and count * target.width * itemsize > STREAM_BYTES
+        job.run("densify", target.width * count)
 
     def offsets(self, entries: Entries) -> npt.NDArray[Any]:
         """Return the offsets."""

@@ -16,12 +16,14 @@ from .device import DeviceMemory
 from .entries import DenseTarget, Entries
 from .host import HostMemory, index_dtype
 from .layout import Form, Layout, layout_of, shape_of
+from .libraries import OF_CUPY
+from .names import column_names, numbers_of
 from .offsets import damaged, element_on_host, read_offsets
 from .view import DenseView
 from .wanted import Scaling, Wanted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     import numpy.typing as npt
 
@@ -35,8 +37,6 @@ if TYPE_CHECKING:
 
 #: Entries that are read at a time where only some are kept, or where they become dense.
 _BATCH_ENTRIES: Final = 1 << 24
-#: Types of values in matrices of CuPy.
-_OF_CUPY: Final = "?fdFD"
 
 
 class Parts(NamedTuple):
@@ -212,7 +212,7 @@ class Matrix:
         """
         wanted = self._value_dtype(dtype)
         options = self._options(stream)
-        if options.memory is not HOST and wanted.char not in _OF_CUPY:
+        if options.memory is not HOST and wanted.char not in OF_CUPY:
             raise ArgumentError(
                 f"matrix {self.name!r}: sparse matrices of CuPy have no {wanted}; pass dtype='float32', or use "
                 "to_dense or read_parts"
@@ -365,6 +365,40 @@ class Matrix:
         scaling = self._scaling(normalize, log1p, wanted)
         chosen = chosen_along(columns, self.shape[1], "columns", self.name, missing)
         return DenseView(self, chosen, wanted, scaling)
+
+    def columns_named(self, names: Sequence[str], *, missing: Missing = None) -> IntArray:
+        """Return the numbers of columns by their names, for ``columns=``.
+
+        The names are the index of AnnData's ``var`` beside the matrix (for ``raw/X``, of ``raw/var``).
+
+        Parameters
+        ----------
+        names
+            Strings, in the order that columns are wanted in.
+        missing
+            ``"zero"``: those that the matrix has not are −1, which means a column of zeros where ``missing="zero"`` is
+            passed along. None: they are an error.
+
+        Returns
+        -------
+        int64 ``(n,)``.
+
+        Raises
+        ------
+        ArgumentError
+            If there is no column of a name, or if there are several.
+        NodeNotFoundError
+            If there is no ``var``.
+
+        Examples
+        --------
+        >>> genes = ["CD3D", "MS4A1", "NKG7"]                                                        # doctest: +SKIP
+        >>> m.dense(columns=m.columns_named(genes, missing="zero"), missing="zero")                  # doctest: +SKIP
+        """
+        if missing not in (None, "zero"):
+            raise ArgumentError(f"missing must be 'zero' or None, not {missing!r:.100}")
+        known = column_names(self._group, self.shape[1])
+        return numbers_of(names, known, self.name, missing=missing is not None)
 
     # -- changing
 

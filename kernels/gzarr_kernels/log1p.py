@@ -10,8 +10,9 @@ import struct
 from typing import Final
 
 import numpy as np
+from numba import types
 
-from .jit import part
+from .jit import unit
 from .memory import f64, u64
 
 _LN2_HIGH: Final = 6.93147180369123816490e-01
@@ -37,7 +38,7 @@ _INFINITY: Final = float("inf")
 _NAN: Final = float("nan")
 
 
-@part
+@unit(types.void, 3)
 def log1p(x: int, n: int, scratch: int) -> None:
     """Replace numbers by their logarithms: −∞ for −1, NaN for what is less.
 

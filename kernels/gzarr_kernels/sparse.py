@@ -10,6 +10,8 @@ from typing import Any, Final
 
 from .context import now, slice_end
 from .convert import convert_native
+from .elements import copy_rows
+from .interleave import fence
 from .jit import entry, part
 from .log1p import log1p
 from .memory import atomic_add, atomic_load, copy, f32, f64, i32, i64, u8, u16, u32, u64
@@ -22,7 +24,10 @@ from .symbols import c_memset
 _SOME: Final = 1 << 9
 _VALUES_AT: Final = 4 * _SOME
 _REST_AT: Final = _VALUES_AT + 8 * _SOME
-assert _REST_AT + 3 * 8 * _SOME <= WORKER_BYTES
+#: Bytes of a tile of a dense row, in the nearest cache.
+_TILE_BYTES: Final = 16 << 10
+_TILE_AT: Final = _REST_AT + 3 * 8 * _SOME
+assert _TILE_AT + _TILE_BYTES + 64 <= WORKER_BYTES
 
 _FROM_U1: Final = PAIRS.index(("u1", "u4")) + 1
 _FROM_U2: Final = PAIRS.index(("u2", "u4")) + 1
@@ -294,6 +299,46 @@ def _log1p_of_row(job: int, target: int, scratch: int) -> None:
                 f64(start + i * stride)[0] = f64(values)[i]
 
 
+@part
+def _write_past(target: int, source: int, nbytes: int) -> None:
+    copy_rows(source, 0, 4, target, 0, 4, 1, nbytes // 4, 4, 0, 1)
+
+
+@part
+def _stream_row(job: int, target: int, begin: int, end: int, factor: float, scratch: int) -> None:
+    """Write a dense row whose indices ascend past the caches, tile by tile: elements of 4 or 8 bytes."""
+    j = i64(job)
+    itemsize = j[S.RESULT_ITEMSIZE]
+    with_log = j[S.SCALING] & S.LOG1P != 0
+    left = j[S.COLUMNS] * itemsize
+    tile = (scratch + _TILE_AT + 63) // 64 * 64
+    # The byte of the row that the tile begins at.
+    at = 0
+    c_memset(tile, 0, _TILE_BYTES)
+    for e in range(begin, end, _SOME):
+        n = min(_SOME, end - e)
+        indices = i32(_indices(job, e, n, scratch))
+        values = _results(job, e, n, factor, with_log, scratch)
+        for i in range(n):
+            place = indices[i] * itemsize - at
+            while place >= _TILE_BYTES:
+                _write_past(target + at, tile, _TILE_BYTES)
+                c_memset(tile, 0, _TILE_BYTES)
+                at += _TILE_BYTES
+                place -= _TILE_BYTES
+            if itemsize == 4:
+                u32(tile + place)[0] = u32(values)[i]
+            else:
+                u64(tile + place)[0] = u64(values)[i]
+    _write_past(target + at, tile, min(_TILE_BYTES, left - at))
+    at += _TILE_BYTES
+    if at < left:
+        c_memset(tile, 0, _TILE_BYTES)
+    while at < left:
+        _write_past(target + at, tile, min(_TILE_BYTES, left - at))
+        at += _TILE_BYTES
+
+
 @entry(3)
 def densify(job: int, context: int, scratch: int) -> None:
     """Write rows of a dense result; parameters as for ``read.work``."""
@@ -305,11 +350,15 @@ def densify(job: int, context: int, scratch: int) -> None:
             target = i64(j[S.TARGETS])[row]
             begin = i64(j[S.BEGINS])[row]
             last = i64(j[S.ENDS])[row]
-            _clear(target, j[S.COLUMN_STRIDE], j[S.RESULT_ITEMSIZE], j[S.COLUMNS])
             factor = _factor(job, begin, last, scratch)
             with_log = j[S.SCALING] & S.LOG1P != 0
+            ascend = (with_log or j[S.STREAM] != 0) and _ascend(job, begin, last, scratch)
+            if ascend and j[S.STREAM] != 0:
+                _stream_row(job, target, begin, last, factor, scratch)
+                continue
             # The logarithm of a sum is none of its parts.
-            later = with_log and not _ascend(job, begin, last, scratch)
+            later = with_log and not ascend
+            _clear(target, j[S.COLUMN_STRIDE], j[S.RESULT_ITEMSIZE], j[S.COLUMNS])
             for e in range(begin, last, _SOME):
                 n = min(_SOME, last - e)
                 indices = _indices(job, e, n, scratch)
@@ -318,3 +367,5 @@ def densify(job: int, context: int, scratch: int) -> None:
             if later:
                 _log1p_of_row(job, target, scratch)
         first = _turn(job, end, context)
+    if j[S.STREAM] != 0:
+        fence()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from support.sparse_groups import compressed, dense, stored, write
+from support.sparse_groups import compressed, dense, stored, to_dense, write
 
 import gzarr
 from gzarr.loader import Dataset, Loader, Rows, Windows
@@ -187,6 +187,109 @@ def test_other_samplers_and_datasets() -> None:
     np.testing.assert_array_equal(dataset[17]["data"], DATA[17])
     for number, sample in zip([5, 3, 5], dataset.__getitems__([5, 3, 5]), strict=True):
         np.testing.assert_array_equal(sample["data"], DATA[number])
+
+
+# -- rows that stay sparse
+
+
+def with_arrays(batch: Any) -> Any:
+    """Leave sparse rows as their arrays, of which a host without cuSPARSE makes no matrices."""
+    x = batch["x"]
+    batch["x"] = {"data": x.data, "indices": x.indices, "indptr": x.indptr}
+    return batch
+
+
+def as_dense(found: Any, device: TestedDevice) -> np.ndarray[Any, Any]:
+    """Return a batch of sparse rows, as their arrays, as a dense array."""
+    assert isinstance(found, gzarr.sparse.Parts)
+    return to_dense(found, "csr", device.to_numpy)
+
+
+@pytest.mark.parametrize("shuffle", ["blocks", "full", False])
+@pytest.mark.parametrize("prefetch", [0, 2])
+def test_sparse_batches(shuffle: Any, prefetch: int, device: TestedDevice) -> None:
+    labels = gzarr.create_array({}, data=LABELS, chunks=50, device=device.name)
+    options: dict[str, Any] = {
+        "batch_size": 32, "shuffle": shuffle, "seed": 3, "drop_last": False, "prefetch": prefetch,
+        "buffer_bytes": 20_000,
+    }  # fmt: skip
+    for index, genes in (("u2", None), ("i4", [30, 2, -1, 17])):
+        view = opened(device, index=index).dense(columns=genes, missing="zero", dtype="f4", normalize=100, log1p=True)
+        wanted = device.to_numpy(view.read(...))
+        expected = [batch.samples.tolist() for batch in Loader({"x": view, "label": labels}, **options)]
+        seen = []
+        loader = Loader(
+            {"x": view, "label": labels}, dense=False, transform=with_arrays, **options
+        )  # fmt: skip
+        for batch in loader:
+            x = gzarr.sparse.Parts(**batch["x"], shape=(len(batch.samples), view.shape[1]))
+            np.testing.assert_allclose(as_dense(x, device), wanted[batch.samples], rtol=2e-7)
+            np.testing.assert_array_equal(device.to_numpy(batch["label"]), LABELS[batch.samples])
+            seen.append(batch.samples.tolist())
+        assert seen == expected
+
+
+def test_sparse_batches_of_libraries() -> None:
+    import scipy.sparse
+    import torch
+
+    m = gzarr.sparse.open(stored(DATA), path="X", device="cpu")
+    for like in (None, "scipy"):
+        for batch in Loader(m, batch_size=50, seed=1, like=like, dense=False):
+            assert isinstance(batch["data"], scipy.sparse.csr_array)
+            np.testing.assert_array_equal(batch["data"].toarray(), DATA[batch.samples])
+    for batch in Loader({"x": m, "label": LABELS}, batch_size=50, seed=1, like="torch", dense=False):
+        assert batch["x"].layout == torch.sparse_csr
+        np.testing.assert_array_equal(batch["x"].to_dense().numpy(), DATA[batch.samples])
+        assert isinstance(batch["label"], torch.Tensor)
+    for refused, options, words in (
+        (LABELS, {"dense": False}, "there is none"),
+        (m, {"like": "scipy"}, "pass dense=False"),
+        ({"x": m, "y": m}, {"dense": False, "stack": ("x", "y")}, "Rows"),
+        (m, {"dense": False, "flip": 1}, "Rows"),
+    ):
+        with pytest.raises(gzarr.ArgumentError, match=words):
+            Loader(refused, batch_size=5, **options)
+    with pytest.raises(gzarr.ArgumentError, match="Rows"):
+        Loader(m, Windows(0, {"x": (-1, 0)}), batch_size=5, dense=False)
+
+
+def test_sparse_batches_of_jax() -> None:
+    pytest.importorskip("jax")
+    m = gzarr.sparse.open(stored(DATA), path="X", device="cpu")
+    for batch in Loader(m, batch_size=50, seed=1, like="jax", dense=False):
+        assert type(batch["data"]).__name__ == "BCSR"
+        np.testing.assert_array_equal(batch["data"].todense(), DATA[batch.samples])
+
+
+def test_sparse_batches_of_several_matrices_and_damage() -> None:
+    values, indices, offsets = compressed(DATA, "csr")
+    store = gzarr.MemoryStore()
+    group = write(store, SHAPE, (values, indices, offsets), chunks=20)
+    group["indices"][offsets[333]] = 40  # type: ignore[index]
+    broken = gzarr.sparse.open(store, path="X", device="cpu")
+    m = gzarr.sparse.open(stored(DATA, chunks=100), path="X", device="cpu")
+    skipped = []
+    loader = Loader(
+        [m, broken], batch_size=20, seed=1, dense=False, buffer_bytes=30_000,
+        on_error=lambda error, number: skipped.append(number),
+    )  # fmt: skip
+    seen = []
+    for batch in loader:
+        np.testing.assert_array_equal(batch["data"].toarray(), DATA[batch.samples % 600])
+        seen += batch.samples.tolist()
+    assert skipped == [933]
+    assert sorted(seen) == [number for number in range(1200) if number != 933]
+
+
+def test_matrices_of_other_genes(device: TestedDevice) -> None:
+    """Each brings its columns into one order, and has zeros where it lacks one."""
+    other = opened(device, chunks=100)
+    genes = np.array([-1, 5, 39, -1, 0])
+    views = [opened(device).dense(columns=[7, 5, 39, 1, 0]), other.dense(columns=genes, missing="zero")]
+    wanted = np.concatenate([DATA[:, [7, 5, 39, 1, 0]], np.where(genes < 0, 0, DATA[:, genes])])
+    for batch in Loader(views, batch_size=30, seed=1, weights=[1, 2]):
+        np.testing.assert_array_equal(device.to_numpy(batch["data"]), wanted[batch.samples])
 
 
 # -- dense views

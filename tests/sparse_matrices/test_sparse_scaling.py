@@ -59,6 +59,27 @@ def test_entries_of_one_element(device: TestedDevice) -> None:
         np.testing.assert_allclose(turned, np.log1p(DATA / 2), rtol=1.2e-7)
 
 
+@pytest.mark.parametrize("options", [{}, {"normalize": 1e4, "log1p": True}])
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_rows_written_past_the_caches(dtype: str, options: dict[str, Any]) -> None:
+    """Large results are written in tiles, where indices ascend."""
+    data = dense((500, 9003), dtype, share=0.02)
+    data[7, :8000] = data[8, -1] = data[9, 4095] = data[10, 4096] = 3
+    data[11] = 0
+    data[11, :3] = 1
+    values, indices, offsets = compressed(data, "csr")
+    # One row in another order.
+    first, last = offsets[20:22]
+    values[first:last], indices[first:last] = values[first:last][::-1].copy(), indices[first:last][::-1].copy()
+    store = gzarr.MemoryStore()
+    write(store, data.shape, (values, indices, offsets), index="u2", chunks=3000)
+    m = gzarr.sparse.open(store, path="X", device="cpu")
+    wanted = scaled(data, options.get("normalize"), bool(options)) if options else data
+    found = np.full((501, 9003), 7, dtype)[1:]
+    m.to_dense(out=found, **options)
+    np.testing.assert_allclose(found, wanted, rtol=1.2e-7 if dtype == "f4" else 3e-15)
+
+
 def test_logarithms() -> None:
     special = [np.inf, np.nan, -1, -2, 1e-30, -0.9999, -1e-9, 1e30, 1, 3e-5, 0.4142, 0.4143, -0.2928, -0.2929, 5e-324]
     rng = np.random.default_rng(0)

@@ -48,7 +48,9 @@ NEW_VALUES: Final = 21
 TARGETS: Final = 22
 COLUMN_STRIDE: Final = 23
 COLUMNS: Final = 24
-SIZE: Final = 25
+#: Whether dense rows are so many that they are written past the caches.
+STREAM: Final = 25
+SIZE: Final = 26
 
 #: Values of ``SCALING``.
 NORMALIZE: Final = 1
