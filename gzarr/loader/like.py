@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from ..errors import ArgumentError
 from ..plugins import integration
 from ..sparse.libraries import check_libraries, matrix_of
-from ..sparse.matrix import Parts
+from ..sparse.parts import Parts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -13,7 +13,7 @@ from ..distinct import distinct
 from ..errors import ArgumentError
 from ..plan.planner import plan_windows
 from ..sparse.kept_rows import KeptRows, SparseRows, entry_nbytes, row_nbytes
-from ..sparse.matrix import Parts
+from ..sparse.parts import Parts
 from ..sparse.view import DenseView
 from ..windows.boundary import MODES, folded
 

@@ -14,16 +14,16 @@ import numpy as np
 from ..plan.planner import plan_windows
 from ..sparse.kept_rows import KeptRows
 from ..sparse.view import DenseView
+from .row_sizes import entries_nbytes, other_nbytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     import numpy.typing as npt
 
-    from .cells import Cells
     from .memory import Memory
     from .reading import Source
-    from .volumes import Volume, Volumes, VolumesCells
+    from .volumes import Volumes, VolumesCells
 
     IntArray = npt.NDArray[np.int64]
 
@@ -63,7 +63,7 @@ class RowSlabs:
         kept = sum(
             entries_nbytes(self._volumes.each[volume].sources[i], rows) for (volume, i), (rows, _) in self._rows.items()
         )
-        return kept + len(self) * other_nbytes(self._volumes.each[0])
+        return kept + len(self) * other_nbytes(self._volumes.each[0].reading)
 
     @property
     def uses(self) -> int:
@@ -145,38 +145,3 @@ def write_rows(source: Source, kept: KeptRows, which: IntArray, output: Any, pla
         return
     (target,) = source.targets([output])
     kept.make_dense(which, target[:, 0], places)
-
-
-def entries_nbytes(source: Source, rows: IntArray) -> int:
-    """Return the bytes of rows of a matrix in memory."""
-    offsets = source.row_offsets
-    return int((offsets[rows + 1] - offsets[rows]).sum()) * source.entry_nbytes + 8 * len(rows)
-
-
-def other_nbytes(volume: Volume) -> int:
-    """Return the bytes of a sample's arrays other than rows of matrices."""
-    numbers = {source.number for source in volume.sources if not source.is_rows}
-    return sum(volume.reading.outputs[number].nbytes for number in numbers)
-
-
-def group_bytes(volume: Volume, cells: Cells) -> IntArray:
-    """Return the bytes that the samples of each group take, int64 ``(groups,)``."""
-    counts = np.diff(cells.offsets)
-    result: IntArray = counts * other_nbytes(volume)
-    if not len(counts):
-        return result
-    for source in volume.sources:
-        if not source.is_rows:
-            continue
-        offsets = source.row_offsets
-        numbers = np.append(cells.offsets[:-1], cells.offsets[-1] - 1) if volume.samples.is_line else None
-        if numbers is None:
-            # Drawn ones, of which one may come several times.
-            origins = volume.samples.origins(cells, np.arange(cells.offsets[-1]), 0, 0)
-            rows = source.inside(origins)[:, 0]
-            entries = np.add.reduceat(offsets[rows + 1] - offsets[rows], cells.offsets[:-1])
-        else:
-            rows = source.inside(volume.samples.origins(cells, numbers, 0, 0))[:, 0]
-            entries = np.diff(offsets[np.append(rows[:-1], rows[-1] + 1)])
-        result = result + entries * source.entry_nbytes + 8 * counts
-    return result

@@ -11,9 +11,9 @@ import numpy as np
 from ..distinct import distinct
 from ..engines.cpu.batch import available
 from ..errors import ArgumentError
-from . import row_slabs
 from .boxes import group_bytes
 from .reading import Reading
+from .row_sizes import row_group_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -177,7 +177,7 @@ class Volumes:
     def row_group_bytes(self, cells: VolumesCells) -> IntArray:
         """Return the bytes of the samples of each group, int64 ``(groups,)``, where :attr:`have_rows`."""
         pairs = zip(self.each, cells.each, strict=True)
-        return np.concatenate([row_slabs.group_bytes(volume, own) for volume, own in pairs])
+        return np.concatenate([row_group_bytes(volume.samples, volume.reading, own) for volume, own in pairs])
 
     @cached_property
     def are_narrow(self) -> bool:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .entries import DenseTarget, Entries
-from .matrix import Matrix, Parts
+from .matrix import Matrix
+from .parts import Parts
 from .wanted import Wanted
 
 if TYPE_CHECKING:

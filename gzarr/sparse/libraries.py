@@ -13,7 +13,7 @@ from .host import scipy_sparse
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from .matrix import Parts
+    from .parts import Parts
 
 #: Types of values in matrices of CuPy.
 OF_CUPY: Final = "?fdFD"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from .layout import Form, Layout, layout_of, shape_of
 from .libraries import OF_CUPY
 from .names import column_names, numbers_of
 from .offsets import damaged, element_on_host, read_offsets
+from .parts import Parts
 from .view import DenseView
 from .wanted import Scaling, Wanted
 
@@ -37,29 +38,6 @@ if TYPE_CHECKING:
 
 #: Entries that are read at a time where only some are kept, or where they become dense.
 _BATCH_ENTRIES: Final = 1 << 24
-
-
-class Parts(NamedTuple):
-    """A sparse matrix as its arrays, in host memory or on a GPU, for libraries other than SciPy and CuPy.
-
-    For example ``torch.sparse_csr_tensor(parts.indptr, parts.indices, parts.data, parts.shape)``.
-
-    Attributes
-    ----------
-    data
-        ``(e,)``, the values.
-    indices
-        int32 ``(e,)``, the column of each (in CSC, the row).
-    indptr
-        int32 ``(n + 1,)``, or int64 for 2³¹ values and more: how many values are before each row (column).
-    shape
-        Rows and columns.
-    """
-
-    data: Any
-    indices: Any
-    indptr: Any
-    shape: tuple[int, int]
 
 
 class Matrix:
