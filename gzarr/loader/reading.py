@@ -252,7 +252,7 @@ class Source:
         for output in outputs:
             here = np.flatnonzero((places >= begin) & (places < begin + len(output)))
             if len(here):
-                output.put(places[here] - begin, kept.taken(which[here]))
+                output.put(places[here] - begin, kept.taken(which[here], memory.results))
             begin += len(output)
 
     def pad(self, sample: Any, window: Any, start: IntArray, inside: IntArray, memory: Memory) -> None:

@@ -119,12 +119,12 @@ class RowSlabs:
             for i, source in enumerate(self._volumes.each[volume].sources):
                 if source.is_rows:
                     which = self._rows[volume, i][1][low:high]
-                    write_rows(source, self._kept[volume, i], which, outputs[source.number], places)
+                    write_rows(source, self._kept[volume, i], which, outputs[source.number], places, memory)
         for number, array in self._arrays.items():
             memory.results.copy(outputs[number], array[samples])
 
 
-def write_rows(source: Source, kept: KeptRows, which: IntArray, output: Any, places: IntArray) -> None:
+def write_rows(source: Source, kept: KeptRows, which: IntArray, output: Any, places: IntArray, memory: Memory) -> None:
     """Write rows to an array of a batch, or to its sparse rows.
 
     Parameters
@@ -139,9 +139,11 @@ def write_rows(source: Source, kept: KeptRows, which: IntArray, output: Any, pla
         The array, or :class:`gzarr.sparse.kept_rows.SparseRows`.
     places
         int64 ``(m,)``, the sample that each is for.
+    memory
+        Memory of the batch.
     """
     if source.output.sparse is not None:
-        output.put(places, kept.taken(which))
+        output.put(places, kept.taken(which, memory.results))
         return
     (target,) = source.targets([output])
     kept.make_dense(which, target[:, 0], places)

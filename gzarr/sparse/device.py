@@ -20,7 +20,7 @@ from .wanted import AS_STORED
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from ..arrays.outputs import DeviceResults
+    from ..arrays.outputs import DeviceResults, Results
     from .chosen import Columns
     from .wanted import Scaling, Wanted
 
@@ -74,7 +74,9 @@ class DeviceMemory:
             return replace(entries, scaled=True)
         return entries
 
-    def taken(self, entries: Entries, wanted: Wanted, rows: IntArray | None = None) -> Entries:
+    def taken(
+        self, entries: Entries, wanted: Wanted, rows: IntArray | None = None, results: Results | None = None
+    ) -> Entries:
         """Return the entries of some rows that are wanted."""
         from gzarr_kernels.device import sparse as k
 

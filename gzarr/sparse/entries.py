@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from ..arrays.outputs import Results
     from .wanted import Wanted
 
     IntArray = npt.NDArray[np.int64]
@@ -76,10 +77,12 @@ class Memory(Protocol):
     def prepared(self, entries: Entries, wanted: Wanted) -> Entries:
         """Return entries with what is to be done once for all that is made of them; they are not used afterwards."""
 
-    def taken(self, entries: Entries, wanted: Wanted, rows: IntArray | None = None) -> Entries:
+    def taken(
+        self, entries: Entries, wanted: Wanted, rows: IntArray | None = None, results: Results | None = None
+    ) -> Entries:
         """Return the entries of some rows, int64 ``(n,)``, that are wanted, as their columns in the result, in order.
 
-        Indices of the result are int32.
+        Indices of the result are int32. In host memory, results may be in memory of the caller's.
         """
 
     def joined(self, parts: list[Entries]) -> Entries:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from gzarr_kernels.slots import sparse as s
 
+from ..arrays.outputs import HOST
 from ..engines import kernels, pool
 from ..engines.cpu.native import STREAM_BYTES
 from ..engines.kernels import address
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from ..arrays.outputs import Results
     from .entries import DenseTarget
     from .wanted import Wanted
 
@@ -64,7 +66,9 @@ class HostMemory:
         """Return the entries: kernels scale values when they make something of them."""
         return entries
 
-    def taken(self, entries: Entries, wanted: Wanted, rows: IntArray | None = None) -> Entries:
+    def taken(
+        self, entries: Entries, wanted: Wanted, rows: IntArray | None = None, results: Results | None = None
+    ) -> Entries:
         """Return the entries of some rows that are wanted."""
         begins, ends = entries.bounds(rows)
         offsets = np.zeros(len(begins) + 1, np.int64)
@@ -75,8 +79,9 @@ class HostMemory:
             job.slots[s.NEW_OFFSETS] = address(offsets)
             job.run("count", len(entries.values))
         np.cumsum(offsets, out=offsets)
-        indices = np.empty(int(offsets[-1]), np.int32)
-        values = np.empty(len(indices), wanted.dtype)
+        made = HOST if results is None else results
+        indices = made.empty((int(offsets[-1]),), np.dtype(np.int32))
+        values = made.empty(indices.shape, wanted.dtype)
         job.slots[s.NEW_OFFSETS] = address(offsets)
         job.slots[s.NEW_INDICES], job.slots[s.NEW_VALUES] = address(indices), address(values)
         job.run("take", len(entries.values))

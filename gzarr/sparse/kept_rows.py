@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from ..arrays.outputs import Results
     from .view import DenseView
 
     IntArray = npt.NDArray[np.int64]
@@ -83,9 +84,9 @@ class KeptRows:
         target = DenseTarget(array, addresses, by_column, array.shape[1], lambda i: array[int(places[i])])
         self._memory.densify(self._entries, self._wanted, target, which)
 
-    def taken(self, which: IntArray) -> Entries:
-        """Return some rows, int64 ``(m,)``, as entries of the view's type."""
-        return self._memory.taken(self._entries, self._wanted, which)
+    def taken(self, which: IntArray, results: Results) -> Entries:
+        """Return some rows, int64 ``(m,)``, as entries of the view's type, in memory of the caller's."""
+        return self._memory.taken(self._entries, self._wanted, which, results)
 
 
 class SparseRows:

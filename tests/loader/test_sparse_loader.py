@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import http.server
 import itertools
 import pickle
+import threading
 import warnings
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -187,6 +190,32 @@ def test_other_samplers_and_datasets() -> None:
     np.testing.assert_array_equal(dataset[17]["data"], DATA[17])
     for number, sample in zip([5, 3, 5], dataset.__getitems__([5, 3, 5]), strict=True):
         np.testing.assert_array_equal(sample["data"], DATA[number])
+
+
+@pytest.mark.parametrize("shuffle", ["blocks", False])
+def test_a_matrix_in_a_remote_store(shuffle: Any, tmp_path: Path) -> None:
+    """Chunks of the arrays beside it are asked for ahead, those of the matrix when its rows are read."""
+    write(str(tmp_path / "a.zarr"), SHAPE, compressed(DATA, "csr"), chunks=500)
+    gzarr.create_array(tmp_path / "label.zarr", data=LABELS, chunks=20)
+
+    class Files(http.server.SimpleHTTPRequestHandler):
+        def log_message(self, *arguments: Any) -> None:
+            """Say nothing."""
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), partial(Files, directory=str(tmp_path))) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        root = f"http://127.0.0.1:{server.server_port}"
+        m = gzarr.sparse.open(f"{root}/a.zarr", path="X", device="cpu")
+        loader = Loader(
+            {"x": m, "label": f"{root}/label.zarr"}, batch_size=50, seed=1, buffer_bytes=30_000, shuffle=shuffle
+        )
+        seen = []
+        for batch in loader:
+            np.testing.assert_array_equal(batch["x"], DATA[batch.samples])
+            np.testing.assert_array_equal(batch["label"], LABELS[batch.samples])
+            seen += batch.samples.tolist()
+        server.shutdown()
+    assert sorted(seen) == list(range(600))
 
 
 # -- rows that stay sparse
