@@ -85,7 +85,7 @@ class Columns:
     offsets
         int64 ``(columns + 1,)``: column ``c`` becomes those in ``places`` from ``offsets[c]`` to ``offsets[c + 1]``.
     places
-        int32 ``(count,)``.
+        int32, at most ``count`` of them: columns that are missing come from none.
     """
 
     count: int

@@ -54,7 +54,8 @@ def matrix_of(parts: Parts) -> Any:
 
     make = getattr(sparse, "csr_array", None) or sparse.csr_matrix
     try:
-        return make(arrays, shape=parts.shape, copy=False)
+        with parts.data.device:
+            return make(arrays, shape=parts.shape, copy=False)
     except ImportError as error:
         raise DeviceError(
             f"sparse matrices on a GPU are CuPy's, which need cuSPARSE: {COMMANDS['cusparse-cu13']} (with CUDA 12, "
