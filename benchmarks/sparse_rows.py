@@ -1,13 +1,15 @@
 """Rows of sparse matrices, beside other readers of the same files: rows a second.
 
     python benchmarks/sparse_rows.py [--cells 60000] [--genes 20000] [--rounds 5] [--only "random rows"] [FOLDER]
+    python benchmarks/sparse_rows.py --quick                                # a matrix of a tenth, one round: hints only
 
 A matrix of made-up counts is written twice: in lz4 chunks, a file each, and in zstd chunks in shards. Read are
 
 - random rows, as a sparse matrix;
 - runs of rows in a random order, as a loader draws them, as a sparse matrix;
 - the same as a dense array;
-- some columns of these.
+- some columns of these;
+- epochs of a loader, in dense and in sparse batches, and in dense ones that are scaled.
 
 gzarr.sparse is measured beside gzarr's ``read_many`` with a slice for each row, anndata's ``sparse_dataset`` and
 tensorstore, and batches of an epoch beside annbatch, where that is installed (``--group benchmark-loader``). All take
@@ -114,11 +116,36 @@ def told(what: str, rows: int, seconds: Mapping[str, float]) -> None:
         print(f"  {name:24} {rows / took:12,.0f} {took / seconds['gzarr']:8.2f}")
 
 
-def loaders(path: str, layout: str, batches: int) -> dict[str, Callable[[], Any]]:
-    """Return functions that take some dense batches of an epoch, from its beginning."""
+def loaders(path: str, layout: str, batches: int, kind: str) -> dict[str, Callable[[], Any]]:
+    """Return functions that take some batches of an epoch, from its beginning.
+
+    Parameters
+    ----------
+    path, layout
+        Where the matrix is.
+    batches
+        How many batches.
+    kind
+        ``"dense"``, ``"sparse"`` or ``"scaled"``: dense ones with the sum 10,000 and ``log1p``.
+    """
     m = gzarr.sparse.open(path, path=layout, device="cpu")
-    # As many rows are mixed as by the others.
-    loader = gzarr.Loader(m, batch_size=BATCH, seed=0, buffer_bytes=2 * RUN * RUNS * 4 * m.shape[1])
+    # As many rows are mixed as by the others; rows are kept as they are stored.
+    row_bytes = (m.data.dtype.itemsize + m.indices.dtype.itemsize) * m.nnz // m.shape[0] + 8
+    view = m.dense(normalize=1e4, log1p=True) if kind == "scaled" else m
+    loader = gzarr.Loader(
+        view, batch_size=BATCH, seed=0, buffer_bytes=2 * RUN * RUNS * row_bytes, dense=kind != "sparse"
+    )
+    print(f"\ngzarr mixes {loader.explain().mixing.block_samples:,.0f} rows, others {RUN * RUNS:,}")
+
+    def made(batch: Any) -> Any:
+        """Return what is made of a sparse batch of another loader."""
+        if kind == "sparse":
+            return batch
+        found = batch.toarray()
+        if kind == "scaled":
+            found *= 1e4 / found.sum(axis=1, keepdims=True)
+            np.log1p(found, out=found)
+        return found
 
     def take(of: Any) -> None:
         for _, _ in zip(range(batches), of, strict=False):
@@ -145,9 +172,9 @@ def loaders(path: str, layout: str, batches: int) -> dict[str, Callable[[], Any]
             )
             own.add_dataset(dataset)
             for _, batch in zip(range(batches), own, strict=False):
-                batch["X"].toarray()
+                made(batch["X"])
 
-        found["annbatch, toarray"] = of_annbatch
+        found["annbatch"] = of_annbatch
     return found
 
 
@@ -159,8 +186,11 @@ def main() -> None:
     parser.add_argument("--genes", type=int, default=20_000)
     parser.add_argument("--share", type=float, default=0.06, help="values that are not zero (default: 0.06)")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--quick", action="store_true", help="a tenth of the cells, one round")
     parser.add_argument("--only", help="only what begins so: random rows, runs, dense, columns, epoch")
     arguments = parser.parse_args()
+    if arguments.quick:
+        arguments.cells, arguments.rounds = arguments.cells // 10, 1
     with tempfile.TemporaryDirectory() as temporary:
         run(Path(arguments.folder or temporary), arguments)
 
@@ -213,10 +243,11 @@ def _measure(
     if wanted("epoch"):
         # All of it: a part would leave out what is read ahead.
         batches = max(arguments.cells // BATCH, 1)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            seconds = timed(loaders(path, layout, batches), max(arguments.rounds // 2, 1))
-        told(f"epoch in dense batches of {BATCH}, {layout}", batches * BATCH, seconds)
+        for kind in ("dense", "sparse", "scaled"):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                seconds = timed(loaders(path, layout, batches, kind), max(arguments.rounds // 2, 1))
+            told(f"epoch in {kind} batches of {BATCH}, {layout}", batches * BATCH, seconds)
 
 
 def _dense(read: Callable[..., Any], rows: np.ndarray[Any, Any]) -> Any:

@@ -55,3 +55,17 @@ def read_ranges(
     converted = array._output(result.shape, dtype, None, memory)
     memory.copy(converted, result)
     return converted
+
+
+def joined_ranges(starts: IntArray, counts: IntArray) -> tuple[IntArray, IntArray]:
+    """Return the same elements as fewer ranges: those that follow each other are one.
+
+    Parameters
+    ----------
+    starts, counts
+        As for :func:`read_ranges`.
+    """
+    if len(starts) < 2:
+        return starts, counts
+    first = np.flatnonzero(np.append(True, starts[1:] != starts[:-1] + counts[:-1]))
+    return starts[first], np.add.reduceat(counts, first)

@@ -21,6 +21,8 @@ from .exchange import as_result, dtype_of, is_number_of_numpy, refusal
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from gzarr.sparse import Parts
+
 __all__ = ["as_array"]
 
 
@@ -89,6 +91,19 @@ def as_array(values: Any, *, stacklevel: int = 2) -> jax.Array:
     # A type of ml_dtypes, of which CuPy has only bfloat16.
     bits = np.dtype(f"u{dtype.itemsize}")
     return _imported(lambda: jax.lax.bitcast_convert_type(jax.dlpack.from_dlpack(array.view(bits)), dtype))
+
+
+def as_sparse(parts: Parts) -> Any:
+    """Return rows of a sparse matrix as a ``jax.experimental.sparse.BCSR``.
+
+    Raises
+    ------
+    ArgumentError, DeviceError
+        As for :func:`as_array`.
+    """
+    from jax.experimental.sparse import BCSR
+
+    return BCSR(tuple(as_array(array) for array in parts[:3]), shape=parts.shape)
 
 
 def _imported(make: Callable[[], Any]) -> jax.Array:

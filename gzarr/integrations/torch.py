@@ -21,6 +21,8 @@ from .exchange import as_result, dtype_of, is_number_of_numpy, refusal
 if TYPE_CHECKING:
     import numpy.typing as npt
 
+    from gzarr.sparse import Parts
+
 __all__ = ["as_tensor"]
 
 #: Types of ml_dtypes that PyTorch has under the same name, and an integer of their size, which DLPack takes.
@@ -80,6 +82,19 @@ def as_tensor(values: Any) -> torch.Tensor:
     except (RuntimeError, AssertionError) as error:
         raise gzarr.DeviceError(f"PyTorch cannot use the array's device: {error}") from error
     return tensor if view is None else tensor.view(view[1])
+
+
+def as_sparse(parts: Parts) -> torch.Tensor:
+    """Return rows of a sparse matrix as a tensor (``torch.sparse_csr_tensor``) over the same memory.
+
+    Raises
+    ------
+    ArgumentError, DeviceError
+        As for :func:`as_tensor`.
+    """
+    arrays = [as_tensor(array) for array in (parts.indptr, parts.indices, parts.data)]
+    # The loader has checked them.
+    return torch.sparse_csr_tensor(*arrays, size=parts.shape, check_invariants=False)
 
 
 def as_numpy(tensor: torch.Tensor) -> npt.NDArray[Any]:

@@ -22,8 +22,6 @@ import numpy as np
 
 from ..engines.asking import Asking, Taken
 from ..errors import GzarrError
-from ..plan.planner import plan
-from ..plan.selection import parse_basic
 from ..sparse.view import DenseView
 from ..stores.base import RemoteValues
 
@@ -37,6 +35,7 @@ if TYPE_CHECKING:
     from .epoch import Epoch
     from .keeping import Keeping, Step
     from .reading import Source
+    from .row_slabs import RowSlabs
     from .slabs import Slabs
 
     IntArray = npt.NDArray[np.int64]
@@ -96,7 +95,7 @@ class ReadAhead:
         self._read, self._planned = -1, 0
         self._plans = self._planned_reads()
         self._failure: Exception | None = None
-        self._slabs: deque[Slabs] = deque()
+        self._slabs: deque[Slabs | RowSlabs] = deque()
         self._steps: deque[Step] = deque()
         self._left: deque[tuple[int, Source, IntArray]] = deque()
         # What was asked for, and how many bytes that is of later reads.
@@ -111,7 +110,7 @@ class ReadAhead:
 
     # -- for the reader
 
-    def next_slabs(self) -> Slabs:
+    def next_slabs(self) -> Slabs | RowSlabs:
         """Return the slabs of the next read that were not returned yet."""
         with self._lock:
             if not self._slabs:
@@ -274,12 +273,7 @@ class ReadAhead:
         for begin, end in pairwise(self._bounds):
             slabs = self._epoch.slabs(begin, end)
             self._slabs.append(slabs)
-            found = []
-            for volume, each in zip(self._epoch.samples.each, slabs.boxes, strict=True):
-                for source, boxes in zip(volume.sources, each, strict=bool(each)):
-                    selections = [parse_basic(selection, source.array.shape) for selection in boxes.selections]
-                    found.append((source, plan(selections, source.grid).chunks))
-            yield found
+            yield list(slabs.chunks())
 
 
 def _cut(chunks: IntArray, source: Source, most_bytes: int) -> list[IntArray]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import operator
 import sys
-from collections.abc import Mapping
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +19,7 @@ from .samplers import Rows
 from .samples import Geometry
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     import numpy.typing as npt
 
@@ -55,7 +54,7 @@ class Dataset:
     """
 
     def __init__(self, arrays: Input | Mapping[str, Input], sampler: Sampler | None = None, *, seed: int = 0) -> None:
-        (self._arrays,) = volumes_of(arrays if isinstance(arrays, Mapping) else [arrays])
+        (self._arrays,) = volumes_of([arrays])
         if sampler is not None and sampler.static:
             raise ArgumentError("static= is for batches: samples by number are put together by others")
         geometries = {name: Geometry(a.shape, a.chunks, a.dtype) for name, a in self._arrays.items()}

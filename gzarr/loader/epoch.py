@@ -11,6 +11,7 @@ import numpy as np
 from ..distinct import distinct
 from .keeping import chosen, doubled
 from .order import EpochOrder
+from .row_slabs import RowSlabs
 from .slabs import PLANNED, Listed, Slabs
 
 if TYPE_CHECKING:
@@ -81,13 +82,22 @@ class Epoch:
     @cached_property
     def order(self) -> EpochOrder:
         """The order of this epoch."""
-        sizes = self.samples.group_bytes(self.cells) if self._overlap else None
+        sizes = None
+        if self._overlap:
+            sizes = self.samples.group_bytes(self.cells)
+        elif self.reads_rows and self.settings.shuffle == "blocks":
+            sizes = self.samples.row_group_bytes(self.cells)
         return EpochOrder(self.settings, self.number, self.cells.offsets, sizes)
 
     @property
     def shares_slabs(self) -> bool:
         """Whether batches are gathered from slabs."""
-        return self._overlap or self.reads_groups
+        return self._overlap or self.reads_groups or self.reads_rows
+
+    @property
+    def reads_rows(self) -> bool:
+        """Whether rows of sparse matrices are kept as they are stored, until their batch's turn comes."""
+        return self.samples.have_rows
 
     @property
     def _overlap(self) -> bool:
@@ -96,7 +106,7 @@ class Epoch:
     @cached_property
     def reads_groups(self) -> bool:
         """Whether slabs are whole groups of samples that do not overlap: of small ones, most of which a rank needs."""
-        if self.settings.shuffle != "blocks" or self._overlap or not self.samples.are_narrow:
+        if self.settings.shuffle != "blocks" or self._overlap or self.reads_rows or not self.samples.are_narrow:
             return False
         groups = len(self.cells.offsets) - 1
         return groups * _LEAST_OF_A_GROUP <= self.samples.count and self.order.has_whole_groups(self.world_size)
@@ -104,13 +114,17 @@ class Epoch:
     @property
     def most_slab_bytes(self) -> int:
         """Most bytes of a rank's slabs of a block, unless its samples are few in many groups."""
+        if self.settings.shuffle != "blocks":
+            return self.settings.block_bytes // self.world_size
         return -(-self.order.most_bytes // self.world_size)
 
-    def slabs(self, begin: int, end: int) -> Slabs:
+    def slabs(self, begin: int, end: int) -> Slabs | RowSlabs:
         """Return the slabs of the rank's turns from ``begin`` to ``end``, which are not read yet."""
         if self.reads_groups:
             return Slabs(self.samples, self.cells, Turns(self, begin, end), self._groups_of(begin, end))
         numbers = self.numbers(begin, end)
+        if self.reads_rows:
+            return RowSlabs(self.samples, self.cells, numbers, self.origins(numbers))
         return Slabs(self.samples, self.cells, Listed(numbers, self.origins(numbers)))
 
     def boxes(self, block: int, rank: int) -> list[list[Boxes]]:
@@ -160,6 +174,9 @@ class Epoch:
     @cached_property
     def most_turns(self) -> int:
         """Most turns that are read together, unless blocks are read whole."""
+        if self.reads_rows:
+            each = self.samples.kept_sample_nbytes * self.world_size
+            return max(self.settings.block_bytes // each, self.batch_size)
         if self.settings.shuffle != "blocks":
             return self.reads.turns
         # As many as keep threads and stores busy.
@@ -174,7 +191,7 @@ class Epoch:
     @property
     def kept_bytes(self) -> int:
         """Most bytes of chunks that stay decoded from one read to the next."""
-        return 0 if self.settings.shuffle == "blocks" else self.reads.room
+        return 0 if self.settings.shuffle == "blocks" or self.reads_rows else self.reads.room
 
     @property
     def planning_bytes(self) -> int:
@@ -211,6 +228,9 @@ class Epoch:
             inside = turns[(turns > begin) & (turns < end)]
             # The samples that fill up the last batch are of the first block.
             return [begin, *distinct(inside).tolist(), end]
+        if self.reads_rows and self.settings.shuffle == "full":
+            # Each read needs nearly all chunks, however short it is.
+            return [*range(begin, end, self.most_turns), end]
         return doubled(begin, end, self.batch_size, self.most_turns)
 
     def numbers(self, begin: int, end: int) -> IntArray:

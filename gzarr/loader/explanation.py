@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ..display import readable_size
 from ..distinct import distinct
-from ..plan.planner import plan, plan_windows
+from ..plan.planner import plan
 from ..plan.selection import parse_basic
 from .keeping import Keeping, numbers_of
 
@@ -166,7 +167,7 @@ def _amplification(epoch: Epoch) -> float:
     for begin in range(0, count, _AT_ONCE):
         for source, chunks in _touched(epoch, np.arange(begin, min(begin + _AT_ONCE, count))):
             needed[source] = distinct(needed[source], chunks) if source in needed else chunks
-    return max(decoded / sum(len(chunks) * source.chunk_nbytes for source, chunks in needed.items()), 1.0)
+    return max(decoded / sum(len(chunks) * source.touched_nbytes for source, chunks in needed.items()), 1.0)
 
 
 def _of_blocks(epoch: Epoch) -> float:
@@ -180,18 +181,20 @@ def _of_blocks(epoch: Epoch) -> float:
     for block in counted:
         begin, end = int(bounds[block]), int(bounds[block + 1])
         for rank in range(epoch.world_size):
-            if epoch.shares_slabs:
+            if epoch.shares_slabs and not epoch.reads_rows:
                 read = _in_slabs(epoch, block, rank)
             else:
                 turns = np.arange(begin + (rank - begin) % epoch.world_size, end, epoch.world_size)
                 read = _touched(epoch, epoch.order.samples(turns))
-            decoded += sum(len(chunks) * source.chunk_nbytes for source, chunks in read)
+            decoded += sum(len(chunks) * source.touched_nbytes for source, chunks in read)
     return decoded * count / sum(int(bounds[block + 1] - bounds[block]) for block in counted)
 
 
 def _of_reads(epoch: Epoch) -> float:
     """Estimate the bytes that all ranks decode of an epoch that is not in blocks."""
     decoded = 0.0
+    if epoch.reads_rows:
+        return _of_row_reads(epoch)
     for rank in range(epoch.world_size):
         own = replace(epoch, rank=rank)
         end = own.end(0)
@@ -210,14 +213,28 @@ def _of_reads(epoch: Epoch) -> float:
     return decoded
 
 
+def _of_row_reads(epoch: Epoch) -> float:
+    """Estimate the same where rows of sparse matrices are read."""
+    decoded, counted = 0.0, 0
+    for rank in range(epoch.world_size):
+        own = replace(epoch, rank=rank)
+        samples = 0
+        for begin, end in pairwise(own.bounds(0, own.end(0))):
+            if samples >= _AT_ONCE:
+                break
+            read = _touched(own, own.numbers(begin, end))
+            decoded += sum(len(chunks) * source.touched_nbytes for source, chunks in read)
+            samples += end - begin
+        counted += samples
+    return decoded * epoch.samples.count / max(counted, 1)
+
+
 def _touched(epoch: Epoch, numbers: IntArray) -> Iterator[tuple[Source, IntArray]]:
     """Yield, for each array of some samples, the numbers of the chunks that they touch."""
     origins = epoch.origins(numbers)
     for volume, places, _ in epoch.cells.parts(numbers):
         for source in epoch.samples.each[volume].sources:
-            starts = source.inside(origins[places])
-            found = plan_windows(starts, source.read_shape, (1,) * source.array.ndim, source.grid)
-            yield source, numbers_of(found, source, 0)
+            yield source, source.touched(origins[places])
 
 
 def _in_slabs(epoch: Epoch, block: int, rank: int) -> Iterator[tuple[Source, IntArray]]:

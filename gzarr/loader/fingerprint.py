@@ -92,7 +92,11 @@ class Fingerprint:
             parts += [None if c is None else _hash(c.tobytes(), 64) for c in (samples.chosen, samples.weights)]
             parts.append(samples.share)
         lengths = [volume.samples.lengths for volume in volumes.each]
-        shuffling = [ORDER_VERSION, order.shuffle, order.block_bytes, order.streams, lengths]
+        shuffling: list[Any] = [ORDER_VERSION, order.shuffle, order.block_bytes, order.streams, lengths]
+        if volumes.have_rows:
+            # Groups are as large as their rows are in memory.
+            rows = [source for volume in volumes.each for source in volume.sources if source.is_rows]
+            shuffling.append([(int(source.row_offsets[-1]), source.entry_nbytes) for source in rows])
         return cls(volumes.count, facts, _hash(parts, 16), _hash(shuffling, 16))
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""Batches as tensors of PyTorch or arrays of JAX, without a copy."""
+"""Batches as tensors of PyTorch or arrays of JAX, without a copy; rows that stay sparse as matrices of a library."""
 
 from __future__ import annotations
 
@@ -6,11 +6,15 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from ..errors import ArgumentError
 from ..plugins import integration
+from ..sparse.libraries import check_libraries, matrix_of
+from ..sparse.parts import Parts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
-Like: TypeAlias = Literal["numpy", "cupy", "torch", "jax"]
+    import numpy as np
+
+Like: TypeAlias = Literal["numpy", "cupy", "scipy", "torch", "jax"]
 
 
 def converter(like: Like | None, device: str) -> Callable[[Any], Any] | None:
@@ -23,6 +27,10 @@ def converter(like: Like | None, device: str) -> Callable[[Any], Any] | None:
     """
     if like is None:
         return None
+    if like == "scipy":
+        if device != "cpu":
+            raise ArgumentError(f"matrices of SciPy are in host memory, not on {device!r}; leave like= out")
+        return None
     if like in ("numpy", "cupy"):
         if (like == "numpy") != (device == "cpu"):
             raise ArgumentError(f"arrays that are read to {device!r} are not like {like!r}; leave like= out")
@@ -31,7 +39,30 @@ def converter(like: Like | None, device: str) -> Callable[[Any], Any] | None:
         return integration("torch").as_tensor  # type: ignore[no-any-return]
     if like == "jax":
         return integration("jax").as_array  # type: ignore[no-any-return]
-    raise ArgumentError(f"like must be 'numpy', 'cupy', 'torch' or 'jax', not {like!r}")
+    raise ArgumentError(f"like must be 'numpy', 'cupy', 'scipy', 'torch' or 'jax', not {like!r}")
+
+
+def check_sparse(like: Like | None, device: str, dtypes: Sequence[np.dtype[Any]]) -> None:
+    """Refuse rows that stay sparse if a library has no such matrices, or is not installed.
+
+    Raises
+    ------
+    ArgumentError
+        As above.
+    """
+    if like in (None, "scipy", "cupy"):
+        check_libraries(device, dtypes)
+
+
+def sparse_converter(like: Like | None) -> Callable[[Parts], Any]:
+    """Return the function that turns rows that stay sparse into a matrix of a library."""
+    if like == "numpy":
+        return lambda parts: parts
+    if like == "torch":
+        return integration("torch").as_sparse  # type: ignore[no-any-return]
+    if like == "jax":
+        return integration("jax").as_sparse  # type: ignore[no-any-return]
+    return matrix_of
 
 
 def consumer_stream(like: Like | None, device: str) -> Any:
@@ -43,8 +74,23 @@ def consumer_stream(like: Like | None, device: str) -> Any:
     return torch.cuda.current_stream(device) if torch.cuda.is_available() else None
 
 
-def converted(value: Any, convert: Callable[[Any], Any]) -> Any:
-    """Convert the arrays of a dict, in place; its other values stay."""
+def converted(
+    value: Any, convert: Callable[[Any], Any] | None, convert_sparse: Callable[[Parts], Any] | None = None
+) -> Any:
+    """Convert the arrays of a dict, and rows that stay sparse, in place; other values stay, and all without functions.
+
+    Parameters
+    ----------
+    value
+        The dict, which may have others in it.
+    convert, convert_sparse
+        What becomes of arrays, and of sparse rows.
+    """
     for name, item in value.items():
-        value[name] = converted(item, convert) if isinstance(item, dict) else convert(item)
+        if isinstance(item, dict):
+            value[name] = converted(item, convert, convert_sparse)
+        elif isinstance(item, Parts):
+            value[name] = item if convert_sparse is None else convert_sparse(item)
+        elif convert is not None:
+            value[name] = convert(item)
     return value

@@ -15,13 +15,14 @@ import numpy as np
 from ..display import readable_size
 from ..engines.cuda.devices import get_device
 from ..errors import ArgumentError
+from ..sparse.view import DenseView
 from ..windows.inputs import array_of
 from .documents import Documents
 from .epoch import Epoch
 from .explanation import Explanation, Mixing, explain
 from .fingerprint import Fingerprint
 from .inputs import WANTED, volumes_of
-from .like import converter
+from .like import check_sparse, converter
 from .order import Order
 from .pinned import PinnedResults, pinning_device
 from .pipeline import Pipeline
@@ -91,7 +92,8 @@ class Loader:
         Number of this process among all that share an epoch, and their number, which divides ``streams`` if that is
         given.
     like
-        Library whose arrays batches have, without a copy: ``"torch"`` or ``"jax"``. None for NumPy or CuPy.
+        Library whose arrays batches have, without a copy: ``"torch"`` or ``"jax"``. None for NumPy or CuPy. For sparse
+        rows, see ``dense``.
     prefetch
         Batches that are made ready ahead, in threads; 0 for none, and for no threads.
     transform
@@ -118,6 +120,12 @@ class Loader:
     streams
         Number of parts of the order that ranks share. None is 64, or the next number that ``world_size`` divides. The
         order is the same for all numbers of ranks that share the same ``streams``.
+    dense
+        Whether rows of sparse matrices (:mod:`gzarr.sparse`) are made dense. If not, a batch has them as a sparse
+        matrix, with :class:`Rows` only: a ``csr_array`` of SciPy, or of CuPy on a GPU; with ``like="torch"`` a
+        ``torch.sparse_csr_tensor``, with ``"jax"`` a ``BCSR``, and with ``"numpy"`` its arrays
+        (:class:`gzarr.sparse.Parts`), which is what ``transform`` is given. Columns, data type and scaling are those of
+        ``m.dense(…)``. Entries that occur twice stay apart, and ``log1p`` is taken of each.
 
     Raises
     ------
@@ -163,6 +171,7 @@ class Loader:
         stack: Stack | None = None,
         flip: Flip | None = None,
         streams: int | None = None,
+        dense: bool = True,
     ) -> None:
         volumes = volumes_of(arrays)
         for name, value, least in (
@@ -198,6 +207,14 @@ class Loader:
             raise ArgumentError(f"on_error must be 'raise', 'skip' or a function, not {on_error!r}")
         # Fails now if it must.
         converter(like, *devices)
+        self._dense = bool(dense)
+        views = [array for volume in volumes for array in volume.values() if isinstance(array, DenseView)]
+        if not dense:
+            if not views:
+                raise ArgumentError("dense=False is for sparse matrices, and there is none among the arrays")
+            check_sparse(like, next(iter(devices)), [view.dtype for view in views])
+        elif like == "scipy":
+            raise ArgumentError("like='scipy' is for rows that stay sparse: pass dense=False")
         if pin_memory and devices != {"cpu"}:
             raise ArgumentError(
                 'pin_memory=True is for batches in host memory: open the arrays with device="cpu", or leave it out'
@@ -470,7 +487,7 @@ class Loader:
     def _read_of(self, epoch: int) -> Epoch:
         """Return an epoch that is to be read."""
         result = self._of_epoch(epoch)
-        if self._order.shuffle != "blocks":
+        if self._order.shuffle != "blocks" and not result.reads_rows:
             self._reads = result.reads
         return result
 
@@ -500,7 +517,8 @@ class Loader:
                 geometries = {name: Geometry(a.shape, a.chunks, a.dtype) for name, a in arrays.items()}
                 samples = sampler.at_stage(stage).bind(geometries, most_bytes)
                 parts = flipped(stacked(samples.parts, stack), arrays, flip)
-                bound.append(Volume.of(replace(samples, parts=tuple(parts), share=share), arrays))
+                samples = replace(samples, parts=tuple(parts), share=share)
+                bound.append(Volume.of(samples, arrays, dense=self._dense))
             self._bound[stage] = Volumes(bound)
         return self._bound[stage]
 

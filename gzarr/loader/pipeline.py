@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import ending
 from ..errors import ArgumentError
-from .like import consumer_stream, converted, converter
+from .like import consumer_stream, converted, converter, sparse_converter
 from .work import EpochWork
 
 if TYPE_CHECKING:
@@ -74,6 +74,8 @@ class Pipeline:
         self._copy = copy
         self._like, self._device = like, work.device
         self._convert = converter(like, self._device)
+        has_sparse = any(output.sparse is not None for output in work.reading.outputs)
+        self._convert_sparse = sparse_converter(like) if has_sparse else None
         self._pinned = pinned
         # The device whose stream the consumer uses.
         self._consumer = self._device if pinned is None else pinned.device
@@ -136,8 +138,8 @@ class Pipeline:
             self._kept = ready.value
         stream = consumer_stream(self._like, self._device)
         result = work.memory.hand_over(ready.value, ready.mark, stream, copy=self._copy)
-        if self._convert is not None and isinstance(result, dict):
-            return converted(result, self._convert)
+        if (self._convert is not None or self._convert_sparse is not None) and isinstance(result, dict):
+            return converted(result, self._convert, self._convert_sparse)
         return result
 
     def close(self) -> None:

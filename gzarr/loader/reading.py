@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from ..distinct import distinct
 from ..errors import ArgumentError
+from ..plan.planner import plan_windows
+from ..sparse.kept_rows import KeptRows, SparseRows, entry_nbytes, row_nbytes
+from ..sparse.parts import Parts
+from ..sparse.view import DenseView
 from ..windows.boundary import MODES, folded
 
 if TYPE_CHECKING:
@@ -39,12 +45,15 @@ class ReadOutput:
         Shape of a window.
     dtype
         Data type.
+    sparse
+        The view whose rows stay sparse; None for arrays.
     """
 
     arrays: int | None
     steps: int | None
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
+    sparse: DenseView | None = field(default=None, compare=False)
 
     @property
     def places(self) -> int:
@@ -53,11 +62,15 @@ class ReadOutput:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of one sample."""
+        """Bytes of one sample; the mean where it stays sparse."""
+        if self.sparse is not None:
+            return row_nbytes(self.sparse)
         return self.places * math.prod(self.shape) * self.dtype.itemsize
 
     def empty(self, count: int, memory: Memory) -> Any:
-        """Return a new array for ``count`` samples, ``(count, arrays, steps, *shape)``."""
+        """Return a new array for ``count`` samples, ``(count, arrays, steps, *shape)``, or sparse rows."""
+        if self.sparse is not None:
+            return SparseRows(self.sparse, count, memory.stream)
         axes = [n for n in (self.arrays, self.steps) if n is not None]
         return memory.results.empty((count, *axes, *self.shape), self.dtype)
 
@@ -95,6 +108,32 @@ class Source:
     number: int
     place: int = 0
 
+    @cached_property
+    def is_rows(self) -> bool:
+        """Whether each window is a whole row of a sparse matrix, in an array of its own."""
+        part, array = self.part, self.array
+        return (
+            isinstance(array, DenseView)
+            and (part.windows, part.axes, part.low, part.factor[0], part.flip) == (1, (0, None), (0, 0), 1, ())
+            and self.read_shape == part.shape == (1, array.shape[1])
+            and self.output.places == 1
+        )
+
+    @property
+    def row_offsets(self) -> IntArray:
+        """How many entries are before each row of the matrix, int64 ``(rows + 1,)``."""
+        return self._view.matrix.indptr
+
+    @cached_property
+    def entry_nbytes(self) -> int:
+        """Bytes of an entry of the matrix in memory."""
+        return entry_nbytes(self._view)
+
+    @property
+    def _view(self) -> DenseView:
+        assert isinstance(self.array, DenseView)
+        return self.array
+
     def targets(self, arrays: Sequence[Any]) -> list[Any]:
         """Return arrays of batches with one axis for windows, and the window's axes as the array has them."""
         found = [self.output.windows(array) for array in arrays]
@@ -131,9 +170,39 @@ class Source:
 
     def uses(self, origins: IntArray) -> int:
         """Return how many chunks windows need, counted for each window."""
+        if self.is_rows:
+            first, last = self._chunks_of_rows(origins)
+            return int((last - first + 1).sum())
         first, chunks = self.inside(origins), np.array(self.array.chunks)
         last = first + np.array(self.read_shape) - 1
         return int((last // chunks - first // chunks + 1).prod(axis=1).sum())
+
+    def touched(self, origins: IntArray) -> IntArray:
+        """Return the numbers of the chunks that windows need, ascending; of rows of a matrix, those of ``data``."""
+        if self.is_rows:
+            first, last = self._chunks_of_rows(origins)
+            every = np.repeat(first, last - first + 1)
+            nth = np.arange(len(every)) - np.repeat(np.cumsum(last - first + 1) - (last - first + 1), last - first + 1)
+            return distinct(every + nth)
+        found = plan_windows(self.inside(origins), self.read_shape, (1,) * self.array.ndim, self.grid)
+        return distinct(np.ravel_multi_index(tuple(found.chunks.T), self.grid.grid_shape))
+
+    @property
+    def touched_nbytes(self) -> int:
+        """Bytes of each of them, decoded; of a matrix, with that of ``indices``."""
+        if not self.is_rows:
+            return self.chunk_nbytes
+        matrix = self._view.matrix
+        itemsize = matrix.data.dtype.itemsize + matrix.indices.dtype.itemsize
+        return math.prod(matrix.data._planned_grid.chunk_shape) * itemsize
+
+    def _chunks_of_rows(self, origins: IntArray) -> tuple[IntArray, IntArray]:
+        """Return the first and the last chunk of ``data`` that rows with entries need."""
+        offsets, rows = self.row_offsets, self.inside(origins)[:, 0]
+        begins, ends = offsets[rows], offsets[rows + 1]
+        some = begins < ends
+        length = self._view.matrix.data._planned_grid.chunk_shape[0]
+        return begins[some] // length, (ends[some] - 1) // length
 
     def overlaps(self, stride: Sequence[int]) -> bool:
         """Return whether windows of samples, neighbours of which are ``stride`` apart, may share elements."""
@@ -165,11 +234,26 @@ class Source:
         rows
             int64 ``(n,)``, place of each sample along the first axes of ``outputs``; None for 0 to n − 1.
         """
+        if self.output.sparse is not None:
+            self._read_sparse(origins, outputs, memory, rows)
+            return
         target = Target(self, origins, outputs, memory, rows)
         self.array.read_windows(
             target.inside, self.read_shape, out=target.outputs, rows=target.rows, stream=memory.stream
         )
         target.pad()
+
+    def _read_sparse(self, origins: IntArray, outputs: Sequence[Any], memory: Memory, rows: IntArray | None) -> None:
+        """Read rows that stay sparse; as :meth:`read`."""
+        wanted, which = np.unique(self.inside(origins)[:, 0], return_inverse=True)
+        kept = KeptRows(self._view, wanted, memory.stream)
+        places = np.arange(len(which)) if rows is None else rows
+        begin = 0
+        for output in outputs:
+            here = np.flatnonzero((places >= begin) & (places < begin + len(output)))
+            if len(here):
+                output.put(places[here] - begin, kept.taken(which[here], memory.results))
+            begin += len(output)
 
     def pad(self, sample: Any, window: Any, start: IntArray, inside: IntArray, memory: Memory) -> None:
         """Fill a sample from the window that was read for it, which may share its memory.
@@ -252,8 +336,8 @@ class Reading:
     results: list[tuple[Part, int]]
 
     @classmethod
-    def of(cls, parts: Sequence[Part], arrays: Mapping[str, ExportedArray]) -> Reading:
-        """Return what is read for parts of some arrays by name."""
+    def of(cls, parts: Sequence[Part], arrays: Mapping[str, ExportedArray], *, dense: bool = True) -> Reading:
+        """Return what is read for parts of some arrays by name; rows of matrices stay sparse if not ``dense``."""
         together: dict[tuple[str, ...], list[Part]] = {}
         for part in parts:
             if part.array not in arrays:
@@ -274,6 +358,7 @@ class Reading:
                     len(first.steps) or None,
                     first.shape,
                     arrays[first.array].dtype,
+                    None if dense else _view_of(arrays[first.array]),
                 )
                 outputs.append(output)
                 for i, part in enumerate(some):
@@ -286,6 +371,12 @@ class Reading:
                     shape = tuple(min(w, n) for w, n in zip(part.shape, array.shape, strict=True))
                     found.append(Source(array, part, shape, output, number, i * part.windows))
             results.append((some[0], known[key]))
+        for source in found:
+            if source.output.sparse is not None and not source.is_rows:
+                raise ArgumentError(
+                    f"dense=False is for whole rows of sparse matrices, as Rows() takes them, each in an array of its "
+                    f"own; {source.part.array or 'the array'!r} is taken or stacked in another way"
+                )
         return cls(found, outputs, results)
 
     def place(self, batch: B, arrays: Sequence[Any]) -> B:
@@ -298,12 +389,18 @@ class Reading:
         return batch
 
 
+def _view_of(array: ExportedArray) -> DenseView | None:
+    return array if isinstance(array, DenseView) else None
+
+
 def _window(part: Part) -> Any:
     return part.array, part.shape, part.low, part.axes, part.factor, part.pad, part.steps, part.flip
 
 
 def _taken(part: Part, output: ReadOutput, array: Any) -> Any:
     """Return what a part has of an array of a batch."""
+    if output.sparse is not None:
+        return array if isinstance(array, Parts) else array.taken()
     before = 1 if output.arrays is None else 2
     result = array[(*(slice(None),) * before, *part.take)] if part.take else array
     if part.steps and (axis := part.axes.index(0)):

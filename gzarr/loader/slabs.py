@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import numpy as np
 
 from ..engines.cpu.batch import Gathering, available
+from ..plan.planner import plan
+from ..plan.selection import parse_basic
 from .boxes import Boxes, runs_of
 from .gathering import GatheredWindows, pieces
 
@@ -144,6 +146,13 @@ class Slabs:
     def is_read(self) -> bool:
         """Whether the elements are in memory."""
         return self._arrays is not None
+
+    def chunks(self) -> Iterator[tuple[Source, IntArray]]:
+        """Yield the chunks that are read of each array, as their coordinates."""
+        for volume, each in zip(self._volumes.each, self.boxes, strict=True):
+            for source, found in zip(volume.sources, each, strict=bool(each)):
+                selections = [parse_basic(selection, source.array.shape) for selection in found.selections]
+                yield source, plan(selections, source.grid).chunks
 
     def read(self, memory: Memory, room: int) -> None:
         """Read the elements of all boxes, each chunk once.

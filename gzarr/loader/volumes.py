@@ -13,6 +13,7 @@ from ..engines.cpu.batch import available
 from ..errors import ArgumentError
 from .boxes import group_bytes
 from .reading import Reading
+from .row_sizes import row_group_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -48,9 +49,9 @@ class Volume:
     reading: Reading
 
     @classmethod
-    def of(cls, samples: Samples, arrays: Mapping[str, ExportedArray]) -> Volume:
-        """Return the volume of some arrays by name."""
-        return cls(samples, Reading.of(samples.parts, arrays))
+    def of(cls, samples: Samples, arrays: Mapping[str, ExportedArray], *, dense: bool = True) -> Volume:
+        """Return the volume of some arrays by name; rows of matrices stay sparse if not ``dense``."""
+        return cls(samples, Reading.of(samples.parts, arrays, dense=dense))
 
     @property
     def sources(self) -> list[Source]:
@@ -156,6 +157,27 @@ class Volumes:
             return False
         slabs = self.group_bytes(self.cells(0, 0, grouped=True))
         return int(slabs.sum()) <= _MUCH_LESS * self.count * self.sample_nbytes
+
+    @cached_property
+    def have_rows(self) -> bool:
+        """Whether there are rows of sparse matrices, which are kept as they are stored."""
+        pairs = [(volume, source) for volume in self.each for source in volume.sources]
+        return any(source.is_rows for _, source in pairs) and not any(
+            source.overlaps(volume.samples.stride) for volume, source in pairs
+        )
+
+    @cached_property
+    def kept_sample_nbytes(self) -> int:
+        """Mean bytes of a sample as it is read: that of its rows of matrices, without what is made of them."""
+        if not self.have_rows:
+            return self.sample_nbytes
+        total = int(self.row_group_bytes(self.cells(0, 0, grouped=False)).sum())
+        return max(-(-total // max(self.count, 1)), 1)
+
+    def row_group_bytes(self, cells: VolumesCells) -> IntArray:
+        """Return the bytes of the samples of each group, int64 ``(groups,)``, where :attr:`have_rows`."""
+        pairs = zip(self.each, cells.each, strict=True)
+        return np.concatenate([row_group_bytes(volume.samples, volume.reading, own) for volume, own in pairs])
 
     @cached_property
     def are_narrow(self) -> bool:

@@ -21,6 +21,7 @@ import numpy as np
 from ..engines.monitor import Monitor, ReadCancelledError
 from ..engines.pool import thread_count
 from ..errors import ChunkDecodeError, ChunkError, GzarrError
+from ..sparse.kept_rows import SparseRows
 from ..waiting import taken_from
 from .ahead import ReadAhead, are_remote
 from .documents import ArraysChangedError
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from .memory import Memory
     from .pinned import PinnedResults
     from .reading import Reading, Source
+    from .row_slabs import RowSlabs
     from .slabs import Slabs
     from .volumes import Volume
 
@@ -86,7 +88,7 @@ class _BlockOfEpoch:
 
     begin: int
     end: int
-    slabs: Slabs
+    slabs: Slabs | RowSlabs
 
 
 @dataclass(eq=False)
@@ -340,10 +342,15 @@ class EpochWork:
         result.samples, result.volumes, result.origins = labels, volumes, origins
         result.update(self.static)
         self.reading.place(result, arrays)
+        if any(output.sparse is not None for output in self.reading.outputs):
+            # Rows that stay sparse are put together only now.
+            mark = self.memory.mark()
         return (result, mark) if self.transform is None else self.memory.transformed(self.transform, result, mark)
 
     def _some(self, array: Any, rows: list[int]) -> Any:
         """Return a copy of some rows."""
+        if isinstance(array, SparseRows):
+            return array.taken(rows)
         results = self.memory.results
         some = results.empty((len(rows), *array.shape[1:]), array.dtype)
         for i, row in enumerate(rows):

@@ -9,7 +9,8 @@
 """
 
 from .creating import create, open
-from .matrix import Matrix, Parts
+from .matrix import Matrix
+from .parts import Parts
 from .view import DenseView
 
 __all__ = ["DenseView", "Matrix", "Parts", "create", "open"]

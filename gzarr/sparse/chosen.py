@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import SelectionError
+from ..errors import ArgumentError, SelectionError
 from ..plan.selection import parse_basic
 
 if TYPE_CHECKING:
     from typing import TypeAlias
 
     IntArray: TypeAlias = npt.NDArray[np.int64]
+    #: What −1 among columns is: one of zeros, or, as in NumPy, the last one.
+    Missing: TypeAlias = Literal["zero"] | None
 
 
-def chosen_along(selection: Any, length: int, what: str, name: str) -> IntArray | None:
+def chosen_along(selection: Any, length: int, what: str, name: str, missing: Missing = None) -> IntArray | None:
     """Return the numbers of the chosen rows or columns, int64 ``(n,)``, in order; None for all of them.
+
+    With ``missing="zero"``, −1 stays: it is none of them.
 
     Parameters
     ----------
@@ -33,7 +37,11 @@ def chosen_along(selection: Any, length: int, what: str, name: str) -> IntArray 
     ------
     SelectionError
         If the selection is none of these, or does not fit.
+    ArgumentError
+        If ``missing`` is neither None nor ``"zero"``.
     """
+    if missing not in (None, "zero"):
+        raise ArgumentError(f"missing must be 'zero' or None, not {missing!r:.100}")
     if selection is None or selection is Ellipsis or (isinstance(selection, slice) and selection == slice(None)):
         return None
     try:
@@ -42,6 +50,15 @@ def chosen_along(selection: Any, length: int, what: str, name: str) -> IntArray 
             if given.size or given.ndim > 1:
                 raise SelectionError(f"they are {given.dtype} of shape {given.shape}")
             given = given.astype(np.int64)
+        absent = None
+        if missing is not None and isinstance(given, np.ndarray) and given.dtype.kind == "i":
+            # The others are checked as they are; a place of the first one is taken for those that are missing.
+            if (given < -1).any():
+                raise SelectionError(f"{int(given.min())} is among them, and with missing='zero', −1 is the least")
+            absent = given == -1
+            if absent.all():
+                return np.full(len(given), -1, np.int64)
+            given = np.where(absent, given[np.argmin(absent)], given)
         parsed = parse_basic((given,), (length,))
     except (SelectionError, TypeError, ValueError) as error:
         raise SelectionError(
@@ -53,7 +70,8 @@ def chosen_along(selection: Any, length: int, what: str, name: str) -> IntArray 
     else:
         found = parsed.start[0] + parsed.step[0] * np.arange(parsed.count[0], dtype=np.int64)
     # A slice of a negative step is a view of the same elements in reverse.
-    return found if parsed.index is None else found[parsed.index]
+    found = found if parsed.index is None else found[parsed.index]
+    return found if absent is None else np.where(absent, -1, found)
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +85,7 @@ class Columns:
     offsets
         int64 ``(columns + 1,)``: column ``c`` becomes those in ``places`` from ``offsets[c]`` to ``offsets[c + 1]``.
     places
-        int32 ``(count,)``.
+        int32, at most ``count`` of them: columns that are missing come from none.
     """
 
     count: int
@@ -76,7 +94,9 @@ class Columns:
 
     @classmethod
     def of(cls, chosen: IntArray, length: int) -> Columns:
-        """Return what choosing some of ``length`` columns means."""
+        """Return what choosing some of ``length`` columns means; −1 is a column of zeros."""
         offsets = np.zeros(length + 1, np.int64)
-        np.cumsum(np.bincount(chosen, minlength=length), out=offsets[1:])
-        return cls(len(chosen), offsets, np.argsort(chosen, kind="stable").astype(np.int32))
+        there = np.flatnonzero(chosen >= 0)
+        found = chosen[there]
+        np.cumsum(np.bincount(found, minlength=length), out=offsets[1:])
+        return cls(len(chosen), offsets, there[np.argsort(found, kind="stable")].astype(np.int32))

@@ -6,6 +6,7 @@ makes these rows dense.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,13 +14,15 @@ import numpy as np
 from ..errors import DeviceError
 from ..installing import COMMANDS
 from .entries import DenseTarget, Entries, joined_offsets, narrow_offsets
-from .host import HostMemory
+from .host import HostMemory, index_dtype
+from .wanted import AS_STORED
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from ..arrays.outputs import DeviceResults
+    from ..arrays.outputs import DeviceResults, Results
     from .chosen import Columns
+    from .wanted import Scaling, Wanted
 
     IntArray = npt.NDArray[np.int64]
 
@@ -40,6 +43,12 @@ class DeviceMemory:
         # Page-locked memory that copies may still read.
         self._uploading: list[Any] = []
 
+    def kept_types(
+        self, wanted: Wanted, indices: np.dtype[Any], values: np.dtype[Any]
+    ) -> tuple[np.dtype[Any], np.dtype[Any]]:
+        """Return the types that indices and values are read in: kernels convert nothing."""
+        return index_dtype(indices), wanted.dtype
+
     def narrowed(self, indices: Any, columns: int) -> Any:
         """Return indices as int32."""
         if indices.dtype == np.int32:
@@ -56,24 +65,46 @@ class DeviceMemory:
             return -1
         return HostMemory().first_wrong(self._on_host(entries), columns)
 
-    def taken(self, entries: Entries, columns: Columns) -> Entries:
-        """Return the entries in some columns."""
+    def prepared(self, entries: Entries, wanted: Wanted) -> Entries:
+        """Return entries of which is known whether they ascend, scaled in place where that can be done by entry."""
+        entries = replace(entries, ascend=not self._flags(entries, 0)[1])
+        scaling = wanted.scaling
+        if scaling and (entries.ascend or not scaling.log1p):
+            self._scale(entries, scaling)
+            return replace(entries, scaled=True)
+        return entries
+
+    def taken(
+        self, entries: Entries, wanted: Wanted, rows: IntArray | None = None, results: Results | None = None
+    ) -> Entries:
+        """Return the entries of some rows that are wanted."""
         from gzarr_kernels.device import sparse as k
 
-        job, word = _Job(entries, columns), word_of(entries.values.dtype)
-        blocks = k.blocks(-(-entries.rows // k.THREADS))
+        if wanted.scaling and not entries.scaled:
+            with self._device, self._stream:
+                entries = replace(entries, values=entries.values.copy())
+            self._scale(entries, wanted.scaling)
+        if wanted.columns is None and rows is None:
+            return entries
+        begins, ends = entries.bounds(rows)
+        count = len(begins)
+        job, word = _Job(entries, wanted.columns, rows=rows), word_of(entries.values.dtype)
+        blocks = k.blocks(-(-count // k.THREADS))
+        offsets = np.zeros(count + 1, np.int64)
         with self._device:
             address = self._device.address
-            uploaded = self._upload(job.words)
-            self._launch(k.count_chosen, blocks, address(entries.indices), address(uploaded), 0)
-            counts = self._device.to_host(uploaded[job.new : job.new + entries.rows], self._stream)
-            offsets = np.zeros(entries.rows + 1, np.int64)
-            np.cumsum(counts, out=offsets[1:])
-            job.words[job.new : job.new + entries.rows] = offsets[:-1]
-            uploaded = self._upload(job.words)
+            if wanted.columns is None:
+                np.cumsum(ends - begins, out=offsets[1:])
+            elif entries.indices.size:
+                uploaded = self._upload(job.words)
+                self._launch(k.count_chosen, blocks, address(entries.indices), address(uploaded), 0)
+                counts = self._device.to_host(uploaded[job.new : job.new + count], self._stream)
+                np.cumsum(counts, out=offsets[1:])
+            job.words[job.new : job.new + count] = offsets[:-1]
             indices = self._device.empty((int(offsets[-1]),), np.dtype(np.int32), self._stream)
             values = self._device.empty(indices.shape, entries.values.dtype, self._stream)
             if indices.size:
+                uploaded = self._upload(job.words)
                 parts = (entries.values, entries.indices, values, indices, uploaded)
                 self._launch(k.take_chosen, blocks, *map(address, parts), 0, word=word)
             self._wait()
@@ -94,21 +125,22 @@ class DeviceMemory:
         """Return the address of an array's first element."""
         return self._device.address(array)
 
-    def densify(self, entries: Entries, columns: Columns | None, target: DenseTarget) -> None:
+    def densify(self, entries: Entries, wanted: Wanted, target: DenseTarget, rows: IntArray | None = None) -> None:
         """Write rows to dense arrays."""
         from gzarr_kernels.device import sparse as k
 
-        if not entries.rows or not target.width:
+        count = len(target.addresses)
+        if not count or not target.width:
             return
         word = word_of(entries.values.dtype)
         memory, first = self._device.flat(target.whole)
         base = self._device.address(target.whole) - first
         places = target.addresses - base
-        # Which columns there are was checked.
-        if base % word or target.stride % word or (places % word).any() or self._flags(entries, 0)[1]:
-            self._densify_on_host(entries, columns, target)
+        is_scaled = entries.scaled or not wanted.scaling
+        if not is_scaled or not entries.ascend or base % word or target.stride % word or (places % word).any():
+            self._densify_on_host(entries, wanted, target, rows)
             return
-        job = _Job(entries, columns, (places // word, target.stride // word, target.width))
+        job = _Job(entries, wanted.columns, (places // word, target.stride // word, target.width), rows)
         with self._device:
             # What has no entries has no memory, and the kernel reads none.
             values = entries.values if entries.values.size else memory
@@ -116,18 +148,35 @@ class DeviceMemory:
             parts = map(self._device.address, (values, indices))
             uploaded = self._upload(job.words)
             arguments = (*parts, base, self._device.address(uploaded), 0)
-            self._launch(k.densify, k.blocks(entries.rows), *arguments, word=word)
+            self._launch(k.densify, k.blocks(count), *arguments, word=word)
             self._wait()
 
-    def _densify_on_host(self, entries: Entries, columns: Columns | None, target: DenseTarget) -> None:
+    def _densify_on_host(self, entries: Entries, wanted: Wanted, target: DenseTarget, rows: IntArray | None) -> None:
         host = HostMemory()
-        dense = np.empty((entries.rows, target.width), entries.values.dtype)
-        host.densify(self._on_host(entries), columns, DenseTarget.of(dense, host.address))
+        dense = np.empty((len(target.addresses), target.width), entries.values.dtype)
+        if entries.scaled:
+            wanted = replace(wanted, scaling=AS_STORED)
+        host.densify(self._on_host(entries), wanted, DenseTarget.of(dense, host.address), rows)
         with self._device:
             whole = self._upload(dense)
             self._wait()
-        for i in range(entries.rows):
+        for i in range(len(dense)):
             self._memory.copy(target.row(i), whole[i])
+
+    def _scale(self, entries: Entries, scaling: Scaling) -> None:
+        """Scale values in place."""
+        from gzarr_kernels.device import sparse as k
+
+        if not entries.values.size:
+            return
+        job, word = _Job(entries, None), word_of(entries.values.dtype)
+        job.words[k.SCALING] = (scaling.total is not None) | scaling.log1p << 1
+        job.words[k.TOTAL : k.TOTAL + 1].view(np.float64)[0] = 0.0 if scaling.total is None else scaling.total
+        with self._device:
+            uploaded = self._upload(job.words)
+            addresses = self._device.address(entries.values), self._device.address(uploaded)
+            self._launch(k.scale_rows, k.blocks(-(-entries.rows // k.THREADS)), *addresses, 0, word=word)
+            self._wait()
 
     def offsets(self, entries: Entries) -> Any:
         """Return the offsets on the device."""
@@ -203,6 +252,8 @@ class _Job:
         Entries of all rows, and the chosen columns.
     dense
         The word of each row's first element in dense results, the distance of its elements in words, and their number.
+    rows
+        int64 ``(n,)``, some rows; None for all.
 
     Attributes
     ----------
@@ -213,28 +264,34 @@ class _Job:
     """
 
     def __init__(
-        self, entries: Entries, columns: Columns | None, dense: tuple[IntArray, int, int] | None = None
+        self,
+        entries: Entries,
+        columns: Columns | None,
+        dense: tuple[IntArray, int, int] | None = None,
+        rows: IntArray | None = None,
     ) -> None:
         from gzarr_kernels.device import sparse as k
 
-        rows = entries.rows
-        self.flags: int = k.SIZE + rows + 1
+        begins, ends = entries.bounds(rows)
+        count = len(begins)
+        self.flags: int = k.SIZE + 2 * count
         self.new: int = self.flags + 2
-        chosen = self.new + rows
-        parts: list[npt.NDArray[Any]] = [np.zeros(k.SIZE, np.int64), entries.offsets, np.zeros(2 + rows, np.int64)]
+        chosen = self.new + count
+        parts: list[npt.NDArray[Any]] = [np.zeros(k.SIZE, np.int64), begins, ends, np.zeros(2 + count, np.int64)]
         if columns is not None:
             parts += [columns.offsets, columns.places]
         if dense is not None:
             parts.append(dense[0])
         self.words: IntArray = np.concatenate(parts, dtype=np.int64)
         header = self.words[: k.SIZE]
-        header[k.ROWS] = rows
-        header[k.OFFSETS], header[k.FLAGS], header[k.NEW] = k.SIZE, self.flags, self.new
+        header[k.ROWS] = count
+        header[k.BEGINS], header[k.ENDS] = k.SIZE, k.SIZE + count
+        header[k.FLAGS], header[k.NEW] = self.flags, self.new
         header[k.CHOSEN_OFFSETS] = -1 if columns is None else chosen
         header[k.CHOSEN] = 0 if columns is None else chosen + len(columns.offsets)
         header[k.PER] = entries.values.dtype.itemsize // word_of(entries.values.dtype)
         if dense is not None:
-            header[k.TARGETS] = sum(map(len, parts)) - rows
+            header[k.TARGETS] = sum(map(len, parts)) - count
             _, header[k.COLUMN_STRIDE], header[k.WIDTH] = dense
 
 

@@ -12,7 +12,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from .chosen import Columns
+    from ..arrays.outputs import Results
+    from .wanted import Wanted
 
     IntArray = npt.NDArray[np.int64]
 
@@ -26,14 +27,32 @@ class Entries:
     offsets
         int64 ``(n + 1,)`` in host memory: the entries of row ``i`` are ``offsets[i]`` to ``offsets[i + 1]``.
     indices
-        int32 ``(e,)``, the column of each entry.
+        The column of each entry, ``(e,)``: int32, or in host memory also uint8 or uint16.
     values
         ``(e,)``, in native byte order.
+    ascend
+        Whether it is known that the indices of each row ascend.
+    scaled
+        Whether the values are scaled already.
     """
 
     offsets: IntArray
     indices: Any
     values: Any
+    ascend: bool = False
+    scaled: bool = False
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory that they take."""
+        parts = (self.offsets, self.indices, self.values)
+        return sum(int(part.nbytes) for part in parts)
+
+    def bounds(self, rows: IntArray | None) -> tuple[IntArray, IntArray]:
+        """Return the begins and the ends of some rows, int64 ``(n,)``, in their order; None for all rows."""
+        if rows is None:
+            return self.offsets[:-1], self.offsets[1:]
+        return self.offsets[rows], self.offsets[rows + 1]
 
     @property
     def rows(self) -> int:
@@ -44,14 +63,27 @@ class Entries:
 class Memory(Protocol):
     """What is done with entries where they are: in host memory, or on a device, in order with a stream."""
 
+    def kept_types(
+        self, wanted: Wanted, indices: np.dtype[Any], values: np.dtype[Any]
+    ) -> tuple[np.dtype[Any], np.dtype[Any]]:
+        """Return the types that indices and values, of some types in the store, are best read in."""
+
     def narrowed(self, indices: Any, columns: int) -> Any:
-        """Return indices of an integer type as int32; those that are no column become negative."""
+        """Return indices of an integer type as one that entries have; those that are no column become negative."""
 
     def first_wrong(self, entries: Entries, columns: int) -> int:
         """Return the place of the first index that is no column, or -1."""
 
-    def taken(self, entries: Entries, columns: Columns) -> Entries:
-        """Return the entries in some columns, as their columns in the result, in order."""
+    def prepared(self, entries: Entries, wanted: Wanted) -> Entries:
+        """Return entries with what is to be done once for all that is made of them; they are not used afterwards."""
+
+    def taken(
+        self, entries: Entries, wanted: Wanted, rows: IntArray | None = None, results: Results | None = None
+    ) -> Entries:
+        """Return the entries of some rows, int64 ``(n,)``, that are wanted, as their columns in the result, in order.
+
+        Indices of the result are int32. In host memory, results may be in memory of the caller's.
+        """
 
     def joined(self, parts: list[Entries]) -> Entries:
         """Return the entries of several parts, one after the other; at least one."""
@@ -59,8 +91,8 @@ class Memory(Protocol):
     def address(self, array: Any) -> int:
         """Return the address of an array's first element."""
 
-    def densify(self, entries: Entries, columns: Columns | None, target: DenseTarget) -> None:
-        """Write rows to dense arrays of the type of the values; entries of one element are added up."""
+    def densify(self, entries: Entries, wanted: Wanted, target: DenseTarget, rows: IntArray | None = None) -> None:
+        """Write some rows, int64 ``(n,)``, to dense arrays; entries of one element are added up."""
 
     def offsets(self, entries: Entries) -> Any:
         """Return the offsets where the entries are, int32 if they fit."""

@@ -2,62 +2,42 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from ..arrays.outputs import HOST, DeviceResults
-from ..arrays.ranges import read_ranges
+from ..arrays.ranges import joined_ranges, read_ranges
 from ..arrays.read_options import as_dtype
 from ..errors import ArgumentError, OutputError, SelectionError
 from .appending import append, reopened
 from .chosen import Columns, chosen_along
 from .device import DeviceMemory
 from .entries import DenseTarget, Entries
-from .host import HostMemory
+from .host import HostMemory, index_dtype
 from .layout import Form, Layout, layout_of, shape_of
+from .libraries import OF_CUPY
+from .names import column_names, numbers_of
 from .offsets import damaged, element_on_host, read_offsets
+from .parts import Parts
 from .view import DenseView
+from .wanted import Scaling, Wanted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     import numpy.typing as npt
 
     from ..arrays.array import Array
     from ..arrays.read_options import ReadOptions
     from ..hierarchy.group import Group
+    from .chosen import Missing
     from .entries import Memory
 
     IntArray = npt.NDArray[np.int64]
 
 #: Entries that are read at a time where only some are kept, or where they become dense.
 _BATCH_ENTRIES: Final = 1 << 24
-#: Types of values in matrices of CuPy.
-_OF_CUPY: Final = "?fdFD"
-
-
-class Parts(NamedTuple):
-    """A sparse matrix as its arrays, in host memory or on a GPU, for libraries other than SciPy and CuPy.
-
-    For example ``torch.sparse_csr_tensor(parts.indptr, parts.indices, parts.data, parts.shape)``.
-
-    Attributes
-    ----------
-    data
-        ``(e,)``, the values.
-    indices
-        int32 ``(e,)``, the column of each (in CSC, the row).
-    indptr
-        int32 ``(n + 1,)``, or int64 for 2³¹ values and more: how many values are before each row (column).
-    shape
-        Rows and columns.
-    """
-
-    data: Any
-    indices: Any
-    indptr: Any
-    shape: tuple[int, int]
 
 
 class Matrix:
@@ -167,13 +147,24 @@ class Matrix:
             raise SelectionError(f"matrix {self.name!r} has two dimensions, not {len(selection)}")
         return self.read(*selection)
 
-    def read(self, rows: Any = None, columns: Any = None, *, dtype: Any = None, stream: Any = None) -> Any:
+    def read(
+        self,
+        rows: Any = None,
+        columns: Any = None,
+        *,
+        missing: Missing = None,
+        dtype: Any = None,
+        stream: Any = None,
+    ) -> Any:
         """Read rows and columns as a sparse matrix.
 
         Parameters
         ----------
         rows, columns
             Slice, mask, integer, or integers in any order, possibly repeated; None for all.
+        missing
+            ``"zero"``: −1 among ``columns`` stands for one that the matrix has not, whose elements are 0. None: as in
+            NumPy, −1 is the last one.
         dtype
             Data type of the values, converted while they are decoded; None for that of the matrix (``float16`` becomes
             ``float32``, which SciPy has). On a GPU, CuPy has ``bool``, ``float32``, ``float64`` and complex numbers.
@@ -199,21 +190,29 @@ class Matrix:
         """
         wanted = self._value_dtype(dtype)
         options = self._options(stream)
-        if options.memory is not HOST and wanted.char not in _OF_CUPY:
+        if options.memory is not HOST and wanted.char not in OF_CUPY:
             raise ArgumentError(
                 f"matrix {self.name!r}: sparse matrices of CuPy have no {wanted}; pass dtype='float32', or use "
                 "to_dense or read_parts"
             )
         memory = self._memory_of(options)
-        entries, shape = self._entries(rows, columns, wanted, options, memory)
+        entries, shape = self._entries(self._chosen(rows, columns, missing), wanted, options, memory)
         return memory.matrix(entries, shape, self.format)
 
-    def read_parts(self, rows: Any = None, columns: Any = None, *, dtype: Any = None, stream: Any = None) -> Parts:
+    def read_parts(
+        self,
+        rows: Any = None,
+        columns: Any = None,
+        *,
+        missing: Missing = None,
+        dtype: Any = None,
+        stream: Any = None,
+    ) -> Parts:
         """Read rows and columns as three arrays, without SciPy.
 
         Parameters
         ----------
-        rows, columns, dtype, stream
+        rows, columns, missing, dtype, stream
             As for :meth:`read`; values of any data type on a GPU, too.
 
         Returns
@@ -227,18 +226,30 @@ class Matrix:
         """
         options = self._options(stream)
         memory = self._memory_of(options)
-        entries, shape = self._entries(rows, columns, self._value_dtype(dtype), options, memory)
+        chosen = self._chosen(rows, columns, missing)
+        entries, shape = self._entries(chosen, self._value_dtype(dtype), options, memory)
         return Parts(entries.values, entries.indices, memory.offsets(entries), shape)
 
     def to_dense(
-        self, rows: Any = None, columns: Any = None, *, out: Any = None, dtype: Any = None, stream: Any = None
+        self,
+        rows: Any = None,
+        columns: Any = None,
+        *,
+        missing: Missing = None,
+        normalize: float | None = None,
+        log1p: bool = False,
+        out: Any = None,
+        dtype: Any = None,
+        stream: Any = None,
     ) -> Any:
         """Read rows and columns as a dense array; entries of one element are added up.
 
         Parameters
         ----------
-        rows, columns, stream
+        rows, columns, missing, stream
             As for :meth:`read`.
+        normalize, log1p
+            As for :meth:`dense`, of CSR.
         out
             Array of the result's shape and dtype, with any strides.
         dtype
@@ -260,9 +271,10 @@ class Matrix:
             dtype = getattr(out, "dtype", None)
         final = self.dtype if dtype is None else as_dtype(dtype)
         wanted = self._value_dtype(final)
+        scaling = self._scaling(normalize, log1p, final)
         options = self._options(stream)
         memory = self._memory_of(options)
-        major, minor = self._chosen(rows, columns)
+        major, minor = self._chosen(rows, columns, missing)
         counts = (self._major if major is None else len(major), self._minor if minor is None else len(minor))
         shape = counts if self.format == "csr" else (counts[1], counts[0])
         try:
@@ -270,29 +282,43 @@ class Matrix:
         except OutputError as error:
             raise OutputError(f"matrix {self.name!r}: {error}") from None
         target = result if self.format == "csr" else result.T
-        chosen = None if minor is None else Columns.of(minor, self._minor)
+        made = Wanted(wanted, None if minor is None else Columns.of(minor, self._minor), scaling)
         if wanted == final:
-            self._densify(major, chosen, wanted, options, DenseTarget.of(target, memory.address))
+            self._densify(major, made, options, DenseTarget.of(target, memory.address))
             return result
         for first, last in self._batches(major, counts[1]):
             dense = options.memory.empty((last - first, counts[1]), wanted)
             memory.densify(
-                self._fetch(_some(major, first, last), wanted, options, memory),
-                chosen,
+                self._fetch(_some(major, first, last), made, options, memory),
+                made,
                 DenseTarget.of(dense, memory.address),
             )
             options.memory.copy(target[first:last], dense)
         return result
 
-    def dense(self, *, columns: Any = None, dtype: Any = None) -> DenseView:
+    def dense(
+        self,
+        *,
+        columns: Any = None,
+        missing: Missing = None,
+        dtype: Any = None,
+        normalize: float | None = None,
+        log1p: bool = False,
+    ) -> DenseView:
         """Return the rows as a dense array that is read later, for what takes arrays, such as :class:`gzarr.Loader`.
 
         Parameters
         ----------
-        columns
+        columns, missing
             As for :meth:`read`.
         dtype
             Data type of the elements; None for that of the matrix (``float16`` becomes ``float32``).
+        normalize
+            Sum that each row is scaled to, such as 1e4: over all columns of the matrix, also where ``columns`` takes
+            some of them. A row whose sum is 0 stays. None for no scaling.
+        log1p
+            Whether the natural logarithm of 1 + x is taken of each element, after the scaling. Both are computed in
+            float64 and rounded once, so ``dtype`` must be ``float32`` or ``float64`` with either.
 
         Returns
         -------
@@ -301,7 +327,8 @@ class Matrix:
         Raises
         ------
         ArgumentError
-            If the matrix is CSC, of which single rows cannot be read, or if ``dtype`` is no type of numbers.
+            If the matrix is CSC, of which single rows cannot be read, if ``dtype`` is no type of numbers, or if
+            ``normalize`` or ``log1p`` is wrong.
         SelectionError
             If columns do not fit.
         ChunkError
@@ -313,7 +340,43 @@ class Matrix:
                 "gzarr.sparse.create(store, m[:].tocsr())"
             )
         wanted = self._value_dtype(dtype)
-        return DenseView(self, chosen_along(columns, self.shape[1], "columns", self.name), wanted)
+        scaling = self._scaling(normalize, log1p, wanted)
+        chosen = chosen_along(columns, self.shape[1], "columns", self.name, missing)
+        return DenseView(self, chosen, wanted, scaling)
+
+    def columns_named(self, names: Sequence[str], *, missing: Missing = None) -> IntArray:
+        """Return the numbers of columns by their names, for ``columns=``.
+
+        The names are the index of AnnData's ``var`` beside the matrix (for ``raw/X``, of ``raw/var``).
+
+        Parameters
+        ----------
+        names
+            Strings, in the order that columns are wanted in.
+        missing
+            ``"zero"``: those that the matrix has not are −1, which means a column of zeros where ``missing="zero"`` is
+            passed along. None: they are an error.
+
+        Returns
+        -------
+        int64 ``(n,)``.
+
+        Raises
+        ------
+        ArgumentError
+            If there is no column of a name, or if there are several.
+        NodeNotFoundError
+            If there is no ``var``.
+
+        Examples
+        --------
+        >>> genes = ["CD3D", "MS4A1", "NKG7"]                                                        # doctest: +SKIP
+        >>> m.dense(columns=m.columns_named(genes, missing="zero"), missing="zero")                  # doctest: +SKIP
+        """
+        if missing not in (None, "zero"):
+            raise ArgumentError(f"missing must be 'zero' or None, not {missing!r:.100}")
+        known = column_names(self._group, self.shape[1])
+        return numbers_of(names, known, self.name, missing=missing is not None)
 
     # -- changing
 
@@ -393,39 +456,45 @@ class Matrix:
     def _options(self, stream: Any) -> ReadOptions:
         return self.data._read_options(None, stream, None, "auto", None)
 
-    def _chosen(self, rows: Any, columns: Any) -> tuple[IntArray | None, IntArray | None]:
+    def _scaling(self, normalize: Any, log1p: Any, dtype: np.dtype[Any]) -> Scaling:
+        scaling = Scaling.of(normalize, log1p, dtype, self.name)
+        if scaling.total is not None and self.format != "csr":
+            raise ArgumentError(f"matrix {self.name!r} is CSC: normalize is for the rows of CSR")
+        return scaling
+
+    def _chosen(self, rows: Any, columns: Any, missing: Missing) -> tuple[IntArray | None, IntArray | None]:
         """Return what was chosen along the compressed axis and the other one; None for all."""
+        if missing is not None and self.format != "csr":
+            raise ArgumentError(f"matrix {self.name!r} is CSC: missing= is for the columns of CSR")
         found = (
             chosen_along(rows, self.shape[0], "rows", self.name),
-            chosen_along(columns, self.shape[1], "columns", self.name),
+            chosen_along(columns, self.shape[1], "columns", self.name, missing),
         )
         return found if self.format == "csr" else (found[1], found[0])
 
     def _entries(
-        self, rows: Any, columns: Any, dtype: np.dtype[Any], options: ReadOptions, memory: Memory
+        self,
+        chosen: tuple[IntArray | None, IntArray | None],
+        dtype: np.dtype[Any],
+        options: ReadOptions,
+        memory: Memory,
     ) -> tuple[Entries, tuple[int, int]]:
-        major, minor = self._chosen(rows, columns)
+        major, minor = chosen
         if minor is None:
-            entries = self._fetch(_some(major, 0, self._major if major is None else len(major)), dtype, options, memory)
+            rows = _some(major, 0, self._major if major is None else len(major))
+            entries = self._fetch(rows, Wanted(dtype), options, memory, exact=True)
             counts = (entries.rows, self._minor)
         else:
-            chosen = Columns.of(minor, self._minor)
+            wanted = Wanted(dtype, Columns.of(minor, self._minor))
             parts = [
-                memory.taken(self._fetch(_some(major, first, last), dtype, options, memory), chosen)
+                memory.taken(self._fetch(_some(major, first, last), wanted, options, memory), wanted)
                 for first, last in self._batches(major, 0)
             ]
             entries = memory.joined(parts)
-            counts = (entries.rows, chosen.count)
+            counts = (entries.rows, len(minor))
         return entries, counts if self.format == "csr" else (counts[1], counts[0])
 
-    def _densify(
-        self,
-        major: IntArray | None,
-        columns: Columns | None,
-        dtype: np.dtype[Any],
-        options: ReadOptions,
-        target: DenseTarget,
-    ) -> None:
+    def _densify(self, major: IntArray | None, wanted: Wanted, options: ReadOptions, target: DenseTarget) -> None:
         """Read rows of the compressed form to rows of dense arrays."""
         memory = self._memory_of(options)
         if major is not None:
@@ -433,8 +502,8 @@ class Matrix:
             order = np.argsort(major, kind="stable")
             major, target = major[order], target.ordered(order)
         for first, last in self._batches(major, target.width):
-            entries = self._fetch(_some(major, first, last), dtype, options, memory)
-            memory.densify(entries, columns, target.some(first, last))
+            entries = self._fetch(_some(major, first, last), wanted, options, memory)
+            memory.densify(entries, wanted, target.some(first, last))
 
     def _batches(self, major: IntArray | None, more: int) -> Iterator[tuple[int, int]]:
         """Yield the begins and ends of rows that are read at a time; each counts for ``more`` entries besides its own.
@@ -456,8 +525,19 @@ class Matrix:
                 return
             first = last
 
-    def _fetch(self, major: IntArray | slice, dtype: np.dtype[Any], options: ReadOptions, memory: Memory) -> Entries:
-        """Return the entries of some rows, whose indices are right; each array is read in one plan."""
+    def _fetch(
+        self,
+        major: IntArray | slice,
+        wanted: Wanted,
+        options: ReadOptions,
+        memory: Memory,
+        *,
+        exact: bool = False,
+    ) -> Entries:
+        """Return the entries of some rows, whose indices are right; each array is read in one plan.
+
+        Values and indices have types from which kernels make what is wanted; with ``exact``, those of results.
+        """
         indptr = self.indptr
         if isinstance(major, slice):
             ends = indptr[major.start : major.stop + 1]
@@ -468,10 +548,11 @@ class Matrix:
             counts = indptr[major + 1] - starts
             offsets = np.zeros(len(major) + 1, np.int64)
             np.cumsum(counts, out=offsets[1:])
+            starts, counts = joined_ranges(starts, counts)
         layout = self._layout
-        stored = layout.indices.dtype
-        # Numbers of 64 bits that do not fit would become others; of 32 bits, negative.
-        read_as = np.dtype(np.int32) if stored.itemsize <= 4 else stored.newbyteorder("=")
+        read_as, dtype = index_dtype(layout.indices.dtype), wanted.dtype
+        if not exact:
+            read_as, dtype = memory.kept_types(wanted, layout.indices.dtype, layout.data.dtype)
         indices = memory.narrowed(read_ranges(layout.indices, starts, counts, read_as, options), self._minor)
         entries = Entries(offsets, indices, indices)
         wrong = memory.first_wrong(entries, self._minor)
@@ -479,7 +560,9 @@ class Matrix:
             i = int(np.searchsorted(offsets, wrong, "right")) - 1
             row = major.start + i if isinstance(major, slice) else int(major[i])
             self._refuse_index(row, int(indptr[row]) + wrong - int(offsets[i]))
-        return Entries(offsets, indices, read_ranges(layout.data, starts, counts, dtype, options))
+        values = read_ranges(layout.data, starts, counts, dtype, options)
+        entries = Entries(offsets, indices, values)
+        return entries if exact else memory.prepared(entries, wanted)
 
     def _refuse_index(self, row: int, place: int) -> None:
         array = self._layout.indices

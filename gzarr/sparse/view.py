@@ -16,6 +16,7 @@ from ..hierarchy.array_spec import new_metadata
 from ..plan.keys import distinct_rows
 from .chosen import Columns
 from .entries import DenseTarget
+from .wanted import AS_STORED, Scaling, Wanted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     IntArray = npt.NDArray[np.int64]
 
 #: Chunks of ``data`` in a chunk of the view: its rows begin and end within chunks, so one more is decoded for each.
-_CHUNKS: Final = 8
+_CHUNKS: Final = 16
 #: Least number of chunks of the view, if chunks of ``data`` are small enough.
 _PARTS: Final = 64
 
@@ -60,8 +61,16 @@ class CompressedRows(Protocol):
         """Number of values."""
 
     @property
+    def indptr(self) -> IntArray:
+        """int64 ``(rows + 1,)``: how many values are before each row."""
+
+    @property
     def data(self) -> Array:
         """Array of the values."""
+
+    @property
+    def indices(self) -> Array:
+        """Array of their columns."""
 
     def present_shape(self) -> tuple[int, int]:
         """Return the shape in the store."""
@@ -69,14 +78,7 @@ class CompressedRows(Protocol):
     def _memory_of(self, options: ReadOptions) -> Memory:
         """Return the memory of results."""
 
-    def _densify(
-        self,
-        major: IntArray | None,
-        columns: Columns | None,
-        dtype: np.dtype[Any],
-        options: ReadOptions,
-        target: DenseTarget,
-    ) -> None:
+    def _densify(self, major: IntArray | None, wanted: Wanted, options: ReadOptions, target: DenseTarget) -> None:
         """Read rows to rows of dense arrays."""
 
 
@@ -94,12 +96,20 @@ class DenseView(ExportedArray):
         int64 ``(n,)``, numbers of the columns; None for all.
     dtype
         Data type of the elements.
+    scaling
+        How each row is scaled.
     """
 
-    __slots__ = ("_columns", "_matrix")
+    __slots__ = ("_columns", "_matrix", "_scaling")
 
-    def __init__(self, matrix: CompressedRows, columns: IntArray | None, dtype: np.dtype[Any]) -> None:
-        self._matrix, self._columns = matrix, columns
+    def __init__(
+        self,
+        matrix: CompressedRows,
+        columns: IntArray | None,
+        dtype: np.dtype[Any],
+        scaling: Scaling = AS_STORED,
+    ) -> None:
+        self._matrix, self._columns, self._scaling = matrix, columns, scaling
         data = matrix.data
         self._store, self._path, self._mode = data.store, matrix.group.path, "r"
         self._auto, self._device = data._auto, data._device
@@ -110,18 +120,18 @@ class DenseView(ExportedArray):
         self._metadata: ArrayMetadata = new_metadata(
             self._path, (rows, width), 3, dtype=dtype, chunks=(min(chunk, max(rows, 1)), max(width, 1)), codecs=None
         )
-        self._reader = _DenseReader(self, self._metadata)
+        self._reader: _DenseReader = _DenseReader(self, self._metadata)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, DenseView):
             return NotImplemented
         same = self.store == other.store and (self.name, self.dtype) == (other.name, other.dtype)
-        return same and np.array_equal(self._numbers, other._numbers)
+        return same and self._scaling == other._scaling and np.array_equal(self._numbers, other._numbers)
 
     __hash__: ClassVar[None] = None  # type: ignore[assignment]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return DenseView, (self._matrix, self._columns, self.dtype)
+        return DenseView, (self._matrix, self._columns, self.dtype, self._scaling)
 
     def __repr__(self) -> str:
         return f"<gzarr.sparse.DenseView {self.name} {self.shape} {self.dtype} {self.device}>"
@@ -130,7 +140,8 @@ class DenseView(ExportedArray):
         return None
 
     def __dask_tokenize__(self) -> str:
-        return f"{self.store!r} {self.name} {self.shape} {self.dtype} {self._numbers.tobytes().hex()}"
+        said = f"{self.store!r} {self.name} {self.shape} {self.dtype} {self._scaling}"
+        return f"{said} {self._numbers.tobytes().hex()}"
 
     @property
     def matrix(self) -> CompressedRows:
@@ -141,6 +152,16 @@ class DenseView(ExportedArray):
     def name(self) -> str:
         """Path of the matrix in its store with a leading slash, and how many columns of it these are."""
         return self._matrix.name if self._columns is None else f"{self._matrix.name}[:, {len(self._columns)} columns]"
+
+    @property
+    def wanted(self) -> Wanted:
+        """What is made of the entries of a row."""
+        return Wanted(self.dtype, self._reader._whole, self._scaling)
+
+    @property
+    def scaling(self) -> Scaling:
+        """How each row is scaled."""
+        return self._scaling
 
     @property
     def _numbers(self) -> IntArray:
@@ -244,7 +265,9 @@ class _DenseReader(Reader):
                     count,
                     _rows_in(views, outputs, places[here], slice(target, target + count)),
                 )
-                matrix._densify(rows[here], self._columns_of(start, count, step), self._metadata.dtype, reading, found)
+                columns = self._columns_of(start, count, step)
+                wanted = Wanted(self._metadata.dtype, columns, self._view._scaling)
+                matrix._densify(rows[here], wanted, reading, found)
 
     def _columns_of(self, start: int, count: int, step: int) -> Columns | None:
         """Return the columns of a slice of the view."""

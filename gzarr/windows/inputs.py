@@ -11,9 +11,11 @@ from ..arrays.array import Array
 from ..arrays.view import ArrayView
 from ..errors import ArgumentError
 from ..hierarchy.create_filled import array as new_array
+from ..hierarchy.group import Group
 from ..hierarchy.open import open_array
 from ..sparse.matrix import Matrix
 from ..sparse.view import DenseView
+from .columns import inputs_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,7 +30,8 @@ AnyArray: TypeAlias = Array | ArrayView | DenseView
 #: What that is, in messages.
 KINDS = (
     "an array of gzarr or a view of one, the path or URL of one, an array of zarr-python, an OME image (its level 0), "
-    "a sparse matrix of gzarr (its dense rows), or an array in memory (of NumPy, or of xarray with loaded elements)"
+    "a sparse matrix of gzarr (its dense rows), a group of AnnData that is one or a categorical column, or an array in "
+    "memory (of NumPy, or of xarray with loaded elements)"
 )
 
 
@@ -53,6 +56,8 @@ def array_of(value: Input, device: str, wanted: str) -> AnyArray:
     """
     if isinstance(value, AnyArray):
         return value
+    if isinstance(value, Group):
+        return array_of(inputs_of("", value)[""], device, wanted)
     if isinstance(value, Matrix):
         return value.dense()
     if isinstance(value, (str, os.PathLike)):
@@ -77,6 +82,8 @@ def device_of(values: Sequence[Input]) -> str:
     for value in values:
         if isinstance(value, AnyArray | Matrix):
             return value.device
+        if isinstance(value, Group):
+            return array_of(value, "auto", "").device
         if _is_image(value):
             return array_of(value, "auto", "").device
     return "auto"

@@ -1,18 +1,36 @@
 """Rows of compressed sparse matrices: some of their columns, and rows made dense. Jobs have ``slots/sparse.py``.
 
-Workers take a few rows at a time. Entries of a row may be in any order; those of one element are added up in a dense
-result, in their order.
+Workers take a few rows at a time, and some entries of a row, which are converted and scaled in scratch memory. Entries
+of a row may be in any order; those of one element are added up in a dense result, in their order.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from .context import now, slice_end
+from .convert import convert_native
+from .elements import copy_rows
+from .interleave import fence
 from .jit import entry, part
+from .log1p import log1p
 from .memory import atomic_add, atomic_load, copy, f32, f64, i32, i64, u8, u16, u32, u64
 from .slots import sparse as S
+from .slots.conversion import PAIRS
+from .slots.scratch import WORKER_BYTES
 from .symbols import c_memset
+
+#: Entries that are converted at a time, and places in the scratch memory of a worker.
+_SOME: Final = 1 << 9
+_VALUES_AT: Final = 4 * _SOME
+_REST_AT: Final = _VALUES_AT + 8 * _SOME
+#: Bytes of a tile of a dense row, in the nearest cache.
+_TILE_BYTES: Final = 16 << 10
+_TILE_AT: Final = _REST_AT + 3 * 8 * _SOME
+assert _TILE_AT + _TILE_BYTES + 64 <= WORKER_BYTES
+
+_FROM_U1: Final = PAIRS.index(("u1", "u4")) + 1
+_FROM_U2: Final = PAIRS.index(("u2", "u4")) + 1
 
 
 @part
@@ -27,21 +45,115 @@ def _turn(job: int, end: int, context: int) -> int:
     return turn * j[S.PER_TURN]
 
 
+@part
+def _indices(job: int, first: int, n: int, scratch: int) -> int:
+    """Return the address of the indices of some entries as int32."""
+    j = i64(job)
+    size = j[S.INDEX_BYTES]
+    found = j[S.INDICES] + first * size
+    if size == 4:
+        return found
+    convert_native(found, 0, size, scratch, 0, 4, 1, n, _FROM_U1 if size == 1 else _FROM_U2, size, 4)
+    return scratch
+
+
+@part
+def _in_f8(job: int, first: int, n: int, scratch: int) -> int:
+    """Return the address of the values of some entries as float64, in scratch memory."""
+    j = i64(job)
+    size = j[S.ITEMSIZE]
+    found = j[S.VALUES] + first * size
+    values = scratch + _VALUES_AT
+    if j[S.TO_F8] == 0:
+        copy(values, found, 8 * n)
+    else:
+        convert_native(found, 0, size, values, 0, 8, 1, n, j[S.TO_F8], size, 8)
+    return values
+
+
+@part
+def _factor(job: int, begin: int, end: int, scratch: int) -> float:
+    """Return the number that a row is multiplied by."""
+    j = i64(job)
+    if j[S.SCALING] & S.NORMALIZE == 0:
+        return 1.0
+    # Four sums, none of which waits for another one.
+    a, b, c, d = 0.0, 0.0, 0.0, 0.0
+    for first in range(begin, end, _SOME):
+        n = min(_SOME, end - first)
+        values = f64(_in_f8(job, first, n, scratch))
+        i = 0
+        while i + 4 <= n:
+            a += values[i]
+            b += values[i + 1]
+            c += values[i + 2]
+            d += values[i + 3]
+            i += 4
+        while i < n:
+            a += values[i]
+            i += 1
+    total = (a + b) + (c + d)
+    return f64(job + 8 * S.TOTAL)[0] / total if total != 0.0 else 1.0
+
+
+@part
+def _ascend(job: int, begin: int, end: int, scratch: int) -> bool:
+    """Return whether the indices of a row ascend, so that each of its elements has one entry."""
+    before = -1
+    for first in range(begin, end, _SOME):
+        n = min(_SOME, end - first)
+        indices = i32(_indices(job, first, n, scratch))
+        wrong = 0
+        for i in range(1, n):
+            wrong += indices[i] <= indices[i - 1]
+        if wrong > 0 or indices[0] <= before:
+            return False
+        before = indices[n - 1]
+    return True
+
+
+@part
+def _results(job: int, first: int, n: int, factor: float, with_log: bool, scratch: int) -> int:
+    """Return the address of the results of some entries."""
+    j = i64(job)
+    size = j[S.ITEMSIZE]
+    new_size = j[S.RESULT_ITEMSIZE]
+    if j[S.SCALING] == 0:
+        found = j[S.VALUES] + first * size
+        if j[S.CONVERSION] == 0:
+            return found
+        convert_native(
+            found, 0, size, scratch + _VALUES_AT, 0, new_size, 1, n, j[S.CONVERSION], size, new_size
+        )  # fmt: skip
+        return scratch + _VALUES_AT
+    values = _in_f8(job, first, n, scratch)
+    for i in range(n):
+        f64(values)[i] *= factor
+    if with_log:
+        log1p(values, n, scratch + _REST_AT)
+    if j[S.FROM_F8] == 0:
+        return values
+    convert_native(values, 0, 8, scratch + _REST_AT, 0, new_size, 1, n, j[S.FROM_F8], 8, new_size)
+    return scratch + _REST_AT
+
+
 @entry(3)
-def count(job: int, context: int, worker: int) -> None:
+def count(job: int, context: int, scratch: int) -> None:
     """Write how many entries each row has in the chosen columns; parameters as for ``read.work``."""
     j = i64(job)
     end = slice_end(context)
-    offsets = i64(j[S.OFFSETS])
-    indices = i32(j[S.INDICES])
     chosen = i64(j[S.CHOSEN_OFFSETS])
     new_offsets = i64(j[S.NEW_OFFSETS])
     first = _turn(job, end, context)
     while first >= 0:
         for row in range(first, min(first + j[S.PER_TURN], j[S.ROWS])):
             found = 0
-            for e in range(offsets[row], offsets[row + 1]):
-                found += chosen[indices[e] + 1] - chosen[indices[e]]
+            last = i64(j[S.ENDS])[row]
+            for at in range(i64(j[S.BEGINS])[row], last, _SOME):
+                n = min(_SOME, last - at)
+                indices = i32(_indices(job, at, n, scratch))
+                for i in range(n):
+                    found += chosen[indices[i] + 1] - chosen[indices[i]]
             new_offsets[row + 1] = found
         first = _turn(job, end, context)
 
@@ -61,27 +173,37 @@ def _copy_value(target: int, source: int, itemsize: int) -> None:
 
 
 @entry(3)
-def take(job: int, context: int, worker: int) -> None:
+def take(job: int, context: int, scratch: int) -> None:
     """Write the entries of the chosen columns, in the order of the entries; parameters as for ``read.work``."""
     j = i64(job)
     end = slice_end(context)
-    offsets = i64(j[S.OFFSETS])
-    indices = i32(j[S.INDICES])
     chosen_offsets = i64(j[S.CHOSEN_OFFSETS])
     chosen = i32(j[S.CHOSEN])
-    new_offsets = i64(j[S.NEW_OFFSETS])
     new_indices = i32(j[S.NEW_INDICES])
-    itemsize = j[S.ITEMSIZE]
+    itemsize = j[S.RESULT_ITEMSIZE]
+    with_log = j[S.SCALING] & S.LOG1P != 0
     first = _turn(job, end, context)
     while first >= 0:
         for row in range(first, min(first + j[S.PER_TURN], j[S.ROWS])):
-            at = new_offsets[row]
-            for e in range(offsets[row], offsets[row + 1]):
-                c = indices[e]
-                for i in range(chosen_offsets[c], chosen_offsets[c + 1]):
-                    new_indices[at] = chosen[i]
-                    _copy_value(j[S.NEW_VALUES] + at * itemsize, j[S.VALUES] + e * itemsize, itemsize)
-                    at += 1
+            at = i64(j[S.NEW_OFFSETS])[row]
+            begin = i64(j[S.BEGINS])[row]
+            last = i64(j[S.ENDS])[row]
+            factor = _factor(job, begin, last, scratch)
+            for e in range(begin, last, _SOME):
+                n = min(_SOME, last - e)
+                found = _indices(job, e, n, scratch)
+                values = _results(job, e, n, factor, with_log, scratch)
+                if j[S.CHOSEN_OFFSETS] == 0:
+                    copy(j[S.NEW_INDICES] + 4 * at, found, 4 * n)
+                    copy(j[S.NEW_VALUES] + itemsize * at, values, itemsize * n)
+                    at += n
+                    continue
+                for i in range(n):
+                    c = i32(found)[i]
+                    for place in range(chosen_offsets[c], chosen_offsets[c + 1]):
+                        new_indices[at] = chosen[place]
+                        _copy_value(j[S.NEW_VALUES] + at * itemsize, values + i * itemsize, itemsize)
+                        at += 1
         first = _turn(job, end, context)
 
 
@@ -98,7 +220,7 @@ def _clear(target: int, stride: int, itemsize: int, n: int) -> None:
 
 
 def _make(view: Any, numbers: int = 1, is_bool: bool = False) -> Any:
-    """``densify(job, first, last)`` for elements of so many numbers of one type."""
+    """``scatter(job, target, indices, values, n)`` for elements of so many numbers of one type."""
 
     @part
     def add(target: int, source: int) -> None:
@@ -109,28 +231,22 @@ def _make(view: Any, numbers: int = 1, is_bool: bool = False) -> Any:
                 view(target)[i] += view(source)[i]
 
     @part
-    def rows(job: int, first: int, last: int) -> None:
+    def scatter(job: int, target: int, indices: int, values: int, n: int) -> None:
         j = i64(job)
-        offsets = i64(j[S.OFFSETS])
-        indices = i32(j[S.INDICES])
         chosen_offsets = i64(j[S.CHOSEN_OFFSETS])
         chosen = i32(j[S.CHOSEN])
-        itemsize = j[S.ITEMSIZE]
+        itemsize = j[S.RESULT_ITEMSIZE]
         stride = j[S.COLUMN_STRIDE]
-        values = j[S.VALUES]
-        for row in range(first, last):
-            target = i64(j[S.TARGETS])[row]
-            _clear(target, stride, itemsize, j[S.COLUMNS])
-            if j[S.CHOSEN_OFFSETS] == 0:
-                for e in range(offsets[row], offsets[row + 1]):
-                    add(target + indices[e] * stride, values + e * itemsize)
-            else:
-                for e in range(offsets[row], offsets[row + 1]):
-                    c = indices[e]
-                    for i in range(chosen_offsets[c], chosen_offsets[c + 1]):
-                        add(target + chosen[i] * stride, values + e * itemsize)
+        if j[S.CHOSEN_OFFSETS] == 0:
+            for i in range(n):
+                add(target + i32(indices)[i] * stride, values + i * itemsize)
+            return
+        for i in range(n):
+            c = i32(indices)[i]
+            for place in range(chosen_offsets[c], chosen_offsets[c + 1]):
+                add(target + chosen[place] * stride, values + i * itemsize)
 
-    return rows
+    return scatter
 
 
 _b1 = _make(u8, is_bool=True)
@@ -138,31 +254,118 @@ _u1, _u2, _u4, _u8 = _make(u8), _make(u16), _make(u32), _make(u64)
 _f4, _f8, _c8, _c16 = _make(f32), _make(f64), _make(f32, 2), _make(f64, 2)
 
 
+@part
+def _scatter(job: int, target: int, indices: int, values: int, n: int) -> None:
+    kind = i64(job)[S.KIND]
+    if kind == 5:
+        _f4(job, target, indices, values, n)
+    elif kind == 6:
+        _f8(job, target, indices, values, n)
+    elif kind == 0:
+        _b1(job, target, indices, values, n)
+    elif kind == 1:
+        _u1(job, target, indices, values, n)
+    elif kind == 2:
+        _u2(job, target, indices, values, n)
+    elif kind == 3:
+        _u4(job, target, indices, values, n)
+    elif kind == 4:
+        _u8(job, target, indices, values, n)
+    elif kind == 7:
+        _c8(job, target, indices, values, n)
+    elif kind == 8:
+        _c16(job, target, indices, values, n)
+
+
+@part
+def _log1p_of_row(job: int, target: int, scratch: int) -> None:
+    """Take ``log1p`` of the elements of a dense row, of which some have several entries."""
+    j = i64(job)
+    stride = j[S.COLUMN_STRIDE]
+    values = scratch + _VALUES_AT
+    for first in range(0, j[S.COLUMNS], _SOME):
+        n = min(_SOME, j[S.COLUMNS] - first)
+        start = target + first * stride
+        for i in range(n):
+            if j[S.RESULT_ITEMSIZE] == 4:
+                f64(values)[i] = f32(start + i * stride)[0]
+            else:
+                f64(values)[i] = f64(start + i * stride)[0]
+        log1p(values, n, scratch + _REST_AT)
+        for i in range(n):
+            if j[S.RESULT_ITEMSIZE] == 4:
+                f32(start + i * stride)[0] = f64(values)[i]
+            else:
+                f64(start + i * stride)[0] = f64(values)[i]
+
+
+@part
+def _write_past(target: int, source: int, nbytes: int) -> None:
+    copy_rows(source, 0, 4, target, 0, 4, 1, nbytes // 4, 4, 0, 1)
+
+
+@part
+def _stream_row(job: int, target: int, begin: int, end: int, factor: float, scratch: int) -> None:
+    """Write a dense row whose indices ascend past the caches, tile by tile: elements of 4 or 8 bytes."""
+    j = i64(job)
+    itemsize = j[S.RESULT_ITEMSIZE]
+    with_log = j[S.SCALING] & S.LOG1P != 0
+    left = j[S.COLUMNS] * itemsize
+    tile = (scratch + _TILE_AT + 63) // 64 * 64
+    # The byte of the row that the tile begins at.
+    at = 0
+    c_memset(tile, 0, _TILE_BYTES)
+    for e in range(begin, end, _SOME):
+        n = min(_SOME, end - e)
+        indices = i32(_indices(job, e, n, scratch))
+        values = _results(job, e, n, factor, with_log, scratch)
+        for i in range(n):
+            place = indices[i] * itemsize - at
+            while place >= _TILE_BYTES:
+                _write_past(target + at, tile, _TILE_BYTES)
+                c_memset(tile, 0, _TILE_BYTES)
+                at += _TILE_BYTES
+                place -= _TILE_BYTES
+            if itemsize == 4:
+                u32(tile + place)[0] = u32(values)[i]
+            else:
+                u64(tile + place)[0] = u64(values)[i]
+    _write_past(target + at, tile, min(_TILE_BYTES, left - at))
+    at += _TILE_BYTES
+    if at < left:
+        c_memset(tile, 0, _TILE_BYTES)
+    while at < left:
+        _write_past(target + at, tile, min(_TILE_BYTES, left - at))
+        at += _TILE_BYTES
+
+
 @entry(3)
-def densify(job: int, context: int, worker: int) -> None:
+def densify(job: int, context: int, scratch: int) -> None:
     """Write rows of a dense result; parameters as for ``read.work``."""
     j = i64(job)
     end = slice_end(context)
-    kind = j[S.KIND]
     first = _turn(job, end, context)
     while first >= 0:
-        last = min(first + j[S.PER_TURN], j[S.ROWS])
-        if kind == 0:
-            _b1(job, first, last)
-        elif kind == 1:
-            _u1(job, first, last)
-        elif kind == 2:
-            _u2(job, first, last)
-        elif kind == 3:
-            _u4(job, first, last)
-        elif kind == 4:
-            _u8(job, first, last)
-        elif kind == 5:
-            _f4(job, first, last)
-        elif kind == 6:
-            _f8(job, first, last)
-        elif kind == 7:
-            _c8(job, first, last)
-        elif kind == 8:
-            _c16(job, first, last)
+        for row in range(first, min(first + j[S.PER_TURN], j[S.ROWS])):
+            target = i64(j[S.TARGETS])[row]
+            begin = i64(j[S.BEGINS])[row]
+            last = i64(j[S.ENDS])[row]
+            factor = _factor(job, begin, last, scratch)
+            with_log = j[S.SCALING] & S.LOG1P != 0
+            ascend = (with_log or j[S.STREAM] != 0) and _ascend(job, begin, last, scratch)
+            if ascend and j[S.STREAM] != 0:
+                _stream_row(job, target, begin, last, factor, scratch)
+                continue
+            # The logarithm of a sum is none of its parts.
+            later = with_log and not ascend
+            _clear(target, j[S.COLUMN_STRIDE], j[S.RESULT_ITEMSIZE], j[S.COLUMNS])
+            for e in range(begin, last, _SOME):
+                n = min(_SOME, last - e)
+                indices = _indices(job, e, n, scratch)
+                values = _results(job, e, n, factor, with_log and not later, scratch)
+                _scatter(job, target, indices, values, n)
+            if later:
+                _log1p_of_row(job, target, scratch)
         first = _turn(job, end, context)
+    if j[S.STREAM] != 0:
+        fence()

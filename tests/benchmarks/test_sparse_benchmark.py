@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+EPOCHS = ("epoch in dense", "epoch in sparse", "epoch in scaled")
 ROOT = Path(__file__).parents[2]
 
 
@@ -16,7 +17,7 @@ def test_each_reader_has_a_figure(tmp_path: Path) -> None:
     command = [sys.executable, "benchmarks/sparse_rows.py", "--cells", "1100", "--genes", "200", "--rounds", "1"]
     done = subprocess.run([*command, str(tmp_path)], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    for what in ("random rows", "runs of rows", "dense rows of runs", "every tenth column of runs", "epoch in dense"):
+    for what in ("random rows", "runs of rows", "dense rows of runs", "every tenth column of runs", *EPOCHS):
         for layout in ("lz4", "zstd shards"):
             (section,) = [
                 part for part in done.stdout.split("\n\n") if part.strip().startswith(what) and layout in part

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import http.server
 import itertools
 import pickle
+import threading
 import warnings
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from support.sparse_groups import compressed, dense, stored, write
+from support.sparse_groups import compressed, dense, stored, to_dense, write
 
 import gzarr
 from gzarr.loader import Dataset, Loader, Rows, Windows
@@ -68,25 +71,48 @@ def test_entries_of_one_element(device: TestedDevice) -> None:
         np.testing.assert_array_equal(device.to_numpy(batch["data"]), 2 * DATA[batch.samples])
 
 
-def test_the_order_is_that_of_a_dense_array(device: TestedDevice) -> None:
-    """As of an array with the view's chunks, with all numbers of ranks, and resumed anywhere."""
+def test_ranks_and_resuming(device: TestedDevice) -> None:
     m = opened(device)
-    whole = gzarr.create_array({}, data=DATA, chunks=m.dense().chunks, device=device.name)
-    options: dict[str, Any] = {"batch_size": 10, "seed": 5, "buffer_bytes": 40_000}
-    expected = [batch.samples.tolist() for batch in Loader(whole, **options)]
-    assert [batch.samples.tolist() for batch in Loader(m, **options)] == expected
-    together = [Loader(m, rank=rank, world_size=2, **{**options, "batch_size": 5}) for rank in range(2)]
-    for one, other, step in zip(*together, expected, strict=True):
-        assert sorted([*one.samples.tolist(), *other.samples.tolist()]) == sorted(step)
-    loader = Loader(m, **options)
-    for _ in itertools.islice(loader, 23):
+    options: dict[str, Any] = {"batch_size": 10, "seed": 5, "buffer_bytes": 20_000}
+    for shuffle in ("blocks", "full", False):
+        options["shuffle"] = shuffle
+        expected = [batch.samples.tolist() for batch in Loader(m, **options)]
+        assert sorted(number for step in expected for number in step) == list(range(600))
+        together = [Loader(m, rank=rank, world_size=2, **{**options, "batch_size": 5}) for rank in range(2)]
+        for one, other, step in zip(*together, expected, strict=True):
+            assert sorted([*one.samples.tolist(), *other.samples.tolist()]) == sorted(step)
+        loader = Loader(m, **options)
+        for _ in itertools.islice(loader, 23):
+            pass
+        resumed = Loader(m, **options)
+        resumed.load_state_dict(loader.state_dict())
+        found = list(resumed)
+        assert [batch.samples.tolist() for batch in found] == expected[23:]
+        for batch in found:
+            np.testing.assert_array_equal(device.to_numpy(batch["data"]), DATA[batch.samples])
+    # Blocks are as long as their rows are in memory, so other values are another order.
+    other = gzarr.sparse.open(stored(np.where(DATA > 50, DATA, 0)), path="X", device=device.name)
+    with pytest.raises(gzarr.ArgumentError, match="groups of samples have changed"):
+        Loader(other, **options).load_state_dict(loader.state_dict())
+
+
+def test_chunks_are_decoded_about_once() -> None:
+    store = gzarr.MemoryStore()
+    data = dense((4000, 200), share=0.2)
+    write(store, data.shape, compressed(data, "csr"), chunks=100, index="u2")
+    m = gzarr.sparse.open(store, path="X", device="cpu")
+    chunks = 2 * -(-m.nnz // 100)
+    for shuffle, most in (("blocks", 1.1), (False, 1.1)):
+        loader = Loader(m, batch_size=100, shuffle=shuffle, seed=1, buffer_bytes=m.nnz)
+        for _ in loader:
+            pass
+        assert loader.stats().chunks <= most * chunks
+        assert abs(loader.explain().amplification - loader.stats().chunks / chunks) < 0.05
+    # All of it fits.
+    loader = Loader(m, batch_size=100, shuffle="full", seed=1, buffer_bytes=20 * m.nnz)
+    for _ in loader:
         pass
-    resumed = Loader(m, **options)
-    resumed.load_state_dict(loader.state_dict())
-    found = list(resumed)
-    assert [batch.samples.tolist() for batch in found] == expected[23:]
-    for batch in found:
-        np.testing.assert_array_equal(device.to_numpy(batch["data"]), DATA[batch.samples])
+    assert loader.stats().chunks <= 1.6 * chunks
 
 
 def test_weights_and_volumes(device: TestedDevice) -> None:
@@ -103,13 +129,21 @@ def test_weights_and_volumes(device: TestedDevice) -> None:
     assert abs(few - 300) <= 30
 
 
-def test_memory_is_that_of_dense_rows() -> None:
-    m = gzarr.sparse.open(stored(DATA), path="X", device="cpu")
-    loader = Loader(m, batch_size=10, buffer_bytes=60_000, seed=1)
-    whole = gzarr.create_array({}, data=DATA, chunks=m.dense().chunks, device="cpu")
-    of_dense = Loader(whole, batch_size=10, buffer_bytes=60_000, seed=1)
-    assert str(loader.explain()).splitlines()[-1] == str(of_dense.explain()).splitlines()[-1]
-    assert loader.explain().held_bytes <= 60_000 + 3 * 10 * 160
+def test_memory_is_that_of_what_is_stored() -> None:
+    """Of entries: their indices and values as they are stored, while batches are dense."""
+    m = gzarr.sparse.open(stored(DATA, index="u2"), path="X", device="cpu")
+    entries = (2 + 4) * m.nnz + 8 * 600
+    for buffer_bytes in (entries // 2, 2 * entries + 1000):
+        loader = Loader(m, batch_size=10, buffer_bytes=buffer_bytes, seed=1)
+        assert loader.explain().held_bytes <= buffer_bytes + 3 * 10 * 160
+        mixed = 600 if buffer_bytes > entries else 150
+        assert mixed / 2 < loader.explain().mixing.block_samples <= mixed
+    # Values of eight bits stay so until they are made float32.
+    narrow = gzarr.sparse.open(stored(DATA.astype("u1"), index="u2"), path="X", device="cpu")
+    small = Loader(narrow.dense(dtype="f4"), batch_size=10, buffer_bytes=entries // 2, seed=1)
+    assert small.explain().mixing.block_samples > 150
+    for batch in small:
+        np.testing.assert_array_equal(batch["data"], DATA[batch.samples])
 
 
 def test_a_matrix_that_grows(tmp_path: Path) -> None:
@@ -156,6 +190,135 @@ def test_other_samplers_and_datasets() -> None:
     np.testing.assert_array_equal(dataset[17]["data"], DATA[17])
     for number, sample in zip([5, 3, 5], dataset.__getitems__([5, 3, 5]), strict=True):
         np.testing.assert_array_equal(sample["data"], DATA[number])
+
+
+@pytest.mark.parametrize("shuffle", ["blocks", False])
+def test_a_matrix_in_a_remote_store(shuffle: Any, tmp_path: Path) -> None:
+    """Chunks of the arrays beside it are asked for ahead, those of the matrix when its rows are read."""
+    write(str(tmp_path / "a.zarr"), SHAPE, compressed(DATA, "csr"), chunks=500)
+    gzarr.create_array(tmp_path / "label.zarr", data=LABELS, chunks=20)
+
+    class Files(http.server.SimpleHTTPRequestHandler):
+        def log_message(self, *arguments: Any) -> None:
+            """Say nothing."""
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), partial(Files, directory=str(tmp_path))) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        root = f"http://127.0.0.1:{server.server_port}"
+        m = gzarr.sparse.open(f"{root}/a.zarr", path="X", device="cpu")
+        loader = Loader(
+            {"x": m, "label": f"{root}/label.zarr"}, batch_size=50, seed=1, buffer_bytes=30_000, shuffle=shuffle
+        )
+        seen = []
+        for batch in loader:
+            np.testing.assert_array_equal(batch["x"], DATA[batch.samples])
+            np.testing.assert_array_equal(batch["label"], LABELS[batch.samples])
+            seen += batch.samples.tolist()
+        server.shutdown()
+    assert sorted(seen) == list(range(600))
+
+
+# -- rows that stay sparse
+
+
+def with_arrays(batch: Any) -> Any:
+    """Leave sparse rows as their arrays, of which a host without cuSPARSE makes no matrices."""
+    x = batch["x"]
+    batch["x"] = {"data": x.data, "indices": x.indices, "indptr": x.indptr}
+    return batch
+
+
+def as_dense(found: Any, device: TestedDevice) -> np.ndarray[Any, Any]:
+    """Return a batch of sparse rows, as their arrays, as a dense array."""
+    assert isinstance(found, gzarr.sparse.Parts)
+    return to_dense(found, "csr", device.to_numpy)
+
+
+@pytest.mark.parametrize("shuffle", ["blocks", "full", False])
+@pytest.mark.parametrize("prefetch", [0, 2])
+def test_sparse_batches(shuffle: Any, prefetch: int, device: TestedDevice) -> None:
+    labels = gzarr.create_array({}, data=LABELS, chunks=50, device=device.name)
+    options: dict[str, Any] = {
+        "batch_size": 32, "shuffle": shuffle, "seed": 3, "drop_last": False, "prefetch": prefetch,
+        "buffer_bytes": 20_000,
+    }  # fmt: skip
+    for index, genes in (("u2", None), ("i4", [30, 2, -1, 17])):
+        view = opened(device, index=index).dense(columns=genes, missing="zero", dtype="f4", normalize=100, log1p=True)
+        wanted = device.to_numpy(view.read(...))
+        expected = [batch.samples.tolist() for batch in Loader({"x": view, "label": labels}, **options)]
+        seen = []
+        loader = Loader(
+            {"x": view, "label": labels}, dense=False, transform=with_arrays, **options
+        )  # fmt: skip
+        for batch in loader:
+            x = gzarr.sparse.Parts(**batch["x"], shape=(len(batch.samples), view.shape[1]))
+            np.testing.assert_allclose(as_dense(x, device), wanted[batch.samples], rtol=2e-7)
+            np.testing.assert_array_equal(device.to_numpy(batch["label"]), LABELS[batch.samples])
+            seen.append(batch.samples.tolist())
+        assert seen == expected
+
+
+def test_sparse_batches_of_libraries() -> None:
+    import scipy.sparse
+    import torch
+
+    m = gzarr.sparse.open(stored(DATA), path="X", device="cpu")
+    for like in (None, "scipy"):
+        for batch in Loader(m, batch_size=50, seed=1, like=like, dense=False):
+            assert isinstance(batch["data"], scipy.sparse.csr_array)
+            np.testing.assert_array_equal(batch["data"].toarray(), DATA[batch.samples])
+    for batch in Loader({"x": m, "label": LABELS}, batch_size=50, seed=1, like="torch", dense=False):
+        assert batch["x"].layout == torch.sparse_csr
+        np.testing.assert_array_equal(batch["x"].to_dense().numpy(), DATA[batch.samples])
+        assert isinstance(batch["label"], torch.Tensor)
+    for refused, options, words in (
+        (LABELS, {"dense": False}, "there is none"),
+        (m, {"like": "scipy"}, "pass dense=False"),
+        ({"x": m, "y": m}, {"dense": False, "stack": ("x", "y")}, "Rows"),
+        (m, {"dense": False, "flip": 1}, "Rows"),
+    ):
+        with pytest.raises(gzarr.ArgumentError, match=words):
+            Loader(refused, batch_size=5, **options)
+    with pytest.raises(gzarr.ArgumentError, match="Rows"):
+        Loader(m, Windows(0, {"x": (-1, 0)}), batch_size=5, dense=False)
+
+
+def test_sparse_batches_of_jax() -> None:
+    pytest.importorskip("jax")
+    m = gzarr.sparse.open(stored(DATA), path="X", device="cpu")
+    for batch in Loader(m, batch_size=50, seed=1, like="jax", dense=False):
+        assert type(batch["data"]).__name__ == "BCSR"
+        np.testing.assert_array_equal(batch["data"].todense(), DATA[batch.samples])
+
+
+def test_sparse_batches_of_several_matrices_and_damage() -> None:
+    values, indices, offsets = compressed(DATA, "csr")
+    store = gzarr.MemoryStore()
+    group = write(store, SHAPE, (values, indices, offsets), chunks=20)
+    group["indices"][offsets[333]] = 40  # type: ignore[index]
+    broken = gzarr.sparse.open(store, path="X", device="cpu")
+    m = gzarr.sparse.open(stored(DATA, chunks=100), path="X", device="cpu")
+    skipped = []
+    loader = Loader(
+        [m, broken], batch_size=20, seed=1, dense=False, buffer_bytes=30_000,
+        on_error=lambda error, number: skipped.append(number),
+    )  # fmt: skip
+    seen = []
+    for batch in loader:
+        np.testing.assert_array_equal(batch["data"].toarray(), DATA[batch.samples % 600])
+        seen += batch.samples.tolist()
+    assert skipped == [933]
+    assert sorted(seen) == [number for number in range(1200) if number != 933]
+
+
+def test_matrices_of_other_genes(device: TestedDevice) -> None:
+    """Each brings its columns into one order, and has zeros where it lacks one."""
+    other = opened(device, chunks=100)
+    genes = np.array([-1, 5, 39, -1, 0])
+    views = [opened(device).dense(columns=[7, 5, 39, 1, 0]), other.dense(columns=genes, missing="zero")]
+    wanted = np.concatenate([DATA[:, [7, 5, 39, 1, 0]], np.where(genes < 0, 0, DATA[:, genes])])
+    for batch in Loader(views, batch_size=30, seed=1, weights=[1, 2]):
+        np.testing.assert_array_equal(device.to_numpy(batch["data"]), wanted[batch.samples])
 
 
 # -- dense views

@@ -22,8 +22,8 @@ def hand_over(device: Device, value: Any, owners: Sequence[Stream], consumer: St
     device
         The device, current in the calling thread.
     value
-        An array of the device, or a dict, list or tuple of such; other objects are returned as they are. What the
-        arrays are made of must be enqueued on ``consumer``, or be waited for by it.
+        An array of the device, or a dict, list or tuple (with names, too) of such; other objects are returned as they
+        are. What the arrays are made of must be enqueued on ``consumer``, or be waited for by it.
     owners
         Streams of the engine's that use the memory of the arrays again: what is enqueued there later waits for the
         copies.
@@ -52,6 +52,8 @@ def _copied(device: Device, value: Any, consumer: Stream) -> Any:
         for name in value:
             same[name] = _copied(device, value[name], consumer)
         return same
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*(_copied(device, item, consumer) for item in value))
     if type(value) in (list, tuple):
         return type(value)(_copied(device, item, consumer) for item in value)
     if not device.is_array(value):

@@ -145,10 +145,10 @@ def _bitcast(from_type: Any, to_type: Any) -> Any:
     return cast
 
 
-_float64_of = _bitcast(types.uint64, types.float64)
-_float32_of = _bitcast(types.uint32, types.float32)
-_bits_of_float64 = _bitcast(types.float64, types.uint64)
-_bits_of_float32 = _bitcast(types.float32, types.uint32)
+float64_of = _bitcast(types.uint64, types.float64)
+float32_of = _bitcast(types.uint32, types.float32)
+bits_of_float64 = _bitcast(types.float64, types.uint64)
+bits_of_float32 = _bitcast(types.float32, types.uint32)
 
 
 @body
@@ -167,12 +167,12 @@ def _widened(bits: Any, width: int) -> Any:
         if magnitude > uint64(0x7F800000):
             sign = (bits ^ magnitude) << uint64(32)
             return sign | uint64(_INFINITY | _QUIET) | (magnitude & uint64(0x7FFFFF)) << uint64(29)
-        return _bits_of_float64(float64(_float32_of(uint32(bits))))
+        return bits_of_float64(float64(float32_of(uint32(bits))))
     sign = (bits & uint64(0x8000)) << uint64(48)
     exponent = bits >> uint64(10) & uint64(31)
     fraction = bits & uint64(1023)
     if exponent == uint64(0):
-        return sign | _bits_of_float64(float64(fraction)) - uint64(_HALF_UNIT) if fraction else sign
+        return sign | bits_of_float64(float64(fraction)) - uint64(_HALF_UNIT) if fraction else sign
     exponent = uint64(2047) if exponent == uint64(31) else exponent + uint64(1023 - 15)
     return sign | exponent << uint64(52) | fraction << uint64(42)
 
@@ -182,7 +182,7 @@ def _narrowed(bits: Any) -> Any:
     """Return the nearest float32 of a float64, both as bits; a NaN must be quiet or come from a narrower float."""
     if _is_nan(bits):
         return (bits & uint64(_SIGN)) >> uint64(32) | uint64(0x7F800000) | bits >> uint64(29) & uint64(0x7FFFFF)
-    return uint64(_bits_of_float32(float32(_float64_of(bits))))
+    return uint64(bits_of_float32(float32(float64_of(bits))))
 
 
 @body
@@ -192,9 +192,9 @@ def _scaled(bits: Any, loop: int, scale: Any, offset: Any) -> Any:
         return bits
     if loop == 4:
         # All three are exact as float32.
-        quotient32 = float32(_float64_of(bits)) / float32(_float64_of(scale))
-        return _bits_of_float64(float64(float32(quotient32 + float32(_float64_of(offset)))))
-    return _bits_of_float64(_float64_of(bits) / _float64_of(scale) + _float64_of(offset))
+        quotient32 = float32(float64_of(bits)) / float32(float64_of(scale))
+        return bits_of_float64(float64(float32(quotient32 + float32(float64_of(offset)))))
+    return bits_of_float64(float64_of(bits) / float64_of(scale) + float64_of(offset))
 
 
 @body
@@ -240,8 +240,8 @@ def _converted(columns: Column, job: int, value: Any) -> Any:
             if loop == 0 and target_width == 4:
                 # Conversion through a float64 would round twice.
                 nearest = float32(int64(value)) if negative else float32(value)
-                return uint64(_bits_of_float32(nearest))
-            value = _bits_of_float64(float64(int64(value)) if negative else float64(value))
+                return uint64(bits_of_float32(nearest))
+            value = bits_of_float64(float64(int64(value)) if negative else float64(value))
         elif target_kind == BOOL:
             return uint64(1) if value else uint64(0)
     if loop > 0:
@@ -250,8 +250,8 @@ def _converted(columns: Column, job: int, value: Any) -> Any:
         return _narrowed(value) if target_width == 4 else value
     if source_kind == FLOAT or loop > 0:
         if target_kind == SIGNED:
-            return uint64(int64(_float64_of(value)))
-        return uint64(_float64_of(value))
+            return uint64(int64(float64_of(value)))
+        return uint64(float64_of(value))
     return value
 
 

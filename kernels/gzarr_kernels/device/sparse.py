@@ -1,7 +1,7 @@
 """Rows of compressed sparse matrices on a device: some of their columns, and rows made dense.
 
-A row has entries, each with a value and an int32 index, its column. To choose columns, a thread takes a row, so that
-entries stay in order; to make rows dense, a block takes one.
+A row has entries, each with a value and an int32 index, its column. To choose columns and to scale, a thread takes a
+row, so that entries stay in order and are added up in it; to make rows dense, a block takes one.
 
 The kernels trust their columns, and indices that ``check_rows`` has found to be right.
 """
@@ -11,20 +11,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from .addressing import get
-from .language import cuda, int32, int64, uint64
-from .target import THREADS, blocks, body, kernel
+from .filters import bits_of_float32, bits_of_float64, float32_of, float64_of
+from .language import cuda, float32, float64, int32, int64, uint32, uint64
+from .target import THREADS, blocks, body, kernel, width_of
 
 if TYPE_CHECKING:
     from .addressing import Column, Statuses, Words
 
-__all__ = ["THREADS", "blocks", "check_rows", "count_chosen", "densify", "take_chosen"]
+__all__ = ["THREADS", "blocks", "check_rows", "count_chosen", "densify", "scale_rows", "take_chosen"]
 
 # The header: int64 at index ``job`` of the columns. It refers to columns by the index of their first element.
 #: Number of rows, and of columns that an index may be of.
 ROWS: Final = 0
 COLUMNS: Final = 1
-#: Column (ROWS + 1,): entries before each row.
-OFFSETS: Final = 2
+#: Column (ROWS,): the first entry of each row.
+BEGINS: Final = 2
 #: Column (2,), output: the first is set to 1 if an index is no column, the second if those of a row do not ascend.
 FLAGS: Final = 3
 #: Column (COLUMNS + 1,) of ranges in column CHOSEN, of the columns of the result that each column becomes; -1 for all
@@ -40,8 +41,21 @@ PER: Final = 7
 TARGETS: Final = 8
 COLUMN_STRIDE: Final = 9
 WIDTH: Final = 10
+#: Column (ROWS,): the end of the entries of each row.
+ENDS: Final = 11
+#: Bits of 1 and 2: whether ``scale_rows`` multiplies each row so that its sum is the float64 whose bits are TOTAL (rows
+#: with the sum 0 stay), and whether it takes the logarithm of 1 + x of each value then.
+SCALING: Final = 12
+TOTAL: Final = 13
 #: Number of words of the header.
-SIZE: Final = 11
+SIZE: Final = 14
+
+# As in ``gzarr_kernels.log1p``.
+_LN2_HIGH: Final = 6.93147180369123816490e-01
+_LN2_LOW: Final = 1.90821492927058770002e-10
+_ROOT: Final = 0x3FE6A09E667F3BCD
+_MOVE: Final = (1023 << 52) - _ROOT
+_MANTISSA: Final = (1 << 52) - 1
 
 
 @body
@@ -51,14 +65,14 @@ def _index(indices: Statuses, entry: int) -> int:
 
 @body
 def _check_rows(indices: Statuses, columns: Column, job: int, block: int, grid: int, thread: int, threads: int) -> None:
-    offsets = get(columns, job + OFFSETS)
+    begins, ends = get(columns, job + BEGINS), get(columns, job + ENDS)
     flags = get(columns, job + FLAGS)
     most = get(columns, job + COLUMNS)
     row = block
     while row < get(columns, job + ROWS):
-        begin = get(columns, offsets + row)
+        begin = get(columns, begins + row)
         entry = begin + thread
-        while entry < get(columns, offsets + row + 1):
+        while entry < get(columns, ends + row):
             index = _index(indices, entry)
             # Concurrent threads write the same value.
             if index < 0 or index >= most:
@@ -71,12 +85,12 @@ def _check_rows(indices: Statuses, columns: Column, job: int, block: int, grid: 
 
 @body
 def _count_chosen(indices: Statuses, columns: Column, job: int, first: int, step: int) -> None:
-    offsets = get(columns, job + OFFSETS)
+    begins, ends = get(columns, job + BEGINS), get(columns, job + ENDS)
     chosen = get(columns, job + CHOSEN_OFFSETS)
     row = first
     while row < get(columns, job + ROWS):
         found = 0
-        for entry in range(get(columns, offsets + row), get(columns, offsets + row + 1)):
+        for entry in range(get(columns, begins + row), get(columns, ends + row)):
             at = chosen + _index(indices, entry)
             found += get(columns, at + 1) - get(columns, at)
         columns[uint64(get(columns, job + NEW) + row)] = int64(found)
@@ -94,20 +108,80 @@ def _take_chosen(
     first: int,
     step: int,
 ) -> None:
-    offsets = get(columns, job + OFFSETS)
+    begins, ends = get(columns, job + BEGINS), get(columns, job + ENDS)
     chosen = get(columns, job + CHOSEN_OFFSETS)
     places = get(columns, job + CHOSEN)
     per = get(columns, job + PER)
     row = first
     while row < get(columns, job + ROWS):
         into = get(columns, get(columns, job + NEW) + row)
-        for entry in range(get(columns, offsets + row), get(columns, offsets + row + 1)):
-            at = chosen + _index(indices, entry)
-            for place in range(get(columns, at), get(columns, at + 1)):
+        for entry in range(get(columns, begins + row), get(columns, ends + row)):
+            index = _index(indices, entry)
+            if chosen < 0:
+                new_indices[uint64(into)] = int32(index)
+                for w in range(per):
+                    new_values[uint64(into * per + w)] = values[uint64(entry * per + w)]
+                into += 1
+                continue
+            for place in range(get(columns, chosen + index), get(columns, chosen + index + 1)):
                 new_indices[uint64(into)] = int32(get(columns, places + place))
                 for w in range(per):
                     new_values[uint64(into * per + w)] = values[uint64(entry * per + w)]
                 into += 1
+        row += step
+
+
+@body
+def _log1p(x: float) -> float:
+    """Return the logarithm of 1 + x."""
+    if not x > -1.0 or x == x + x:
+        # 0 and infinity stay; the others have none.
+        return x if x > -1.0 else float64_of(uint64(0xFFF0000000000000 if x == -1.0 else 0x7FF8000000000000))
+    u = x + 1.0
+    moved = bits_of_float64(u) + uint64(_MOVE)
+    k = float64(int64(moved >> uint64(52)) - 1023)
+    f = float64_of((moved & uint64(_MANTISSA)) + uint64(_ROOT)) - 1.0
+    c = (x - (u - 1.0)) / u
+    s = f / (2.0 + f)
+    z = s * s
+    high = 2.222219843214978396e-01 + z * (
+        1.818357216161805012e-01 + z * (1.531383769920937332e-01 + z * 1.479819860511658591e-01)
+    )
+    r = z * (6.666666666666735130e-01 + z * (3.999999999940941908e-01 + z * (2.857142874366239149e-01 + z * high)))
+    half = 0.5 * f * f
+    return k * _LN2_HIGH - ((half - (s * (half + r) + (k * _LN2_LOW + c))) - f)
+
+
+@body
+def _number(values: Any, entry: int) -> float:
+    """Return a value, of float32 or float64, whose bits are words."""
+    if width_of(values) == 4:
+        return float64(float32_of(uint32(values[uint64(entry)])))
+    return float64_of(uint64(values[uint64(entry)]))
+
+
+@body
+def _scale_rows(values: Any, columns: Column, job: int, first: int, step: int) -> None:
+    begins, ends = get(columns, job + BEGINS), get(columns, job + ENDS)
+    scaling = get(columns, job + SCALING)
+    row = first
+    while row < get(columns, job + ROWS):
+        begin, end = get(columns, begins + row), get(columns, ends + row)
+        factor = 1.0
+        if scaling & 1:
+            total = 0.0
+            for entry in range(begin, end):
+                total += _number(values, entry)
+            if total != 0.0:
+                factor = float64_of(uint64(get(columns, job + TOTAL))) / total
+        for entry in range(begin, end):
+            value = _number(values, entry) * factor
+            if scaling & 2:
+                value = _log1p(value)
+            if width_of(values) == 4:
+                values[uint64(entry)] = bits_of_float32(float32(value))
+            else:
+                values[uint64(entry)] = bits_of_float64(value)
         row += step
 
 
@@ -123,7 +197,7 @@ def _densify(
     thread: int,
     threads: int,
 ) -> None:
-    offsets = get(columns, job + OFFSETS)
+    begins, ends = get(columns, job + BEGINS), get(columns, job + ENDS)
     chosen = get(columns, job + CHOSEN_OFFSETS)
     places = get(columns, job + CHOSEN)
     per = get(columns, job + PER)
@@ -139,8 +213,8 @@ def _densify(
             column += threads
         # Before an element that one thread has cleared is written by another one.
         cuda.syncthreads()
-        entry = get(columns, offsets + row) + thread
-        while entry < get(columns, offsets + row + 1):
+        entry = get(columns, begins + row) + thread
+        while entry < get(columns, ends + row):
             index = _index(indices, entry)
             if chosen < 0:
                 for w in range(per):
@@ -185,7 +259,7 @@ def count_chosen(indices: Statuses, columns: Column, job: int) -> None:
 def take_chosen(
     values: Words, indices: Statuses, new_values: Words, new_indices: Statuses, columns: Column, job: int
 ) -> None:
-    """Write the entries in chosen columns, as columns of the result, in the order of the entries.
+    """Write the entries of rows in chosen columns, or in all, as columns of the result, in the order of the entries.
 
     Launched as ``count_chosen``. An entry whose column was chosen several times is written for each of them.
 
@@ -199,6 +273,22 @@ def take_chosen(
         As for ``check_rows``.
     """
     _take_chosen(values, indices, new_values, new_indices, columns, job, cuda.grid(1), cuda.gridsize(1))
+
+
+@kernel
+def scale_rows(values: Words, columns: Column, job: int) -> None:
+    """Scale the values of rows in place; words of 4 bytes are float32, of 8 bytes float64.
+
+    Launched as ``count_chosen``.
+
+    Parameters
+    ----------
+    values
+        Words of the values of all rows.
+    columns, job
+        As for ``check_rows``.
+    """
+    _scale_rows(values, columns, job, cuda.grid(1), cuda.gridsize(1))
 
 
 @kernel

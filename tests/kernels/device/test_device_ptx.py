@@ -44,6 +44,7 @@ for word in (1, 2, 4, 8):
     kernels[f"gather uint{8 * word}"] = (gather.gather, word)
     kernels[f"take_chosen uint{8 * word}"] = (sparse.take_chosen, word)
     kernels[f"densify uint{8 * word}"] = (sparse.densify, word)
+    kernels[f"scale_rows uint{8 * word}"] = (sparse.scale_rows, word)
 found = {}
 for name, (kernel, word) in kernels.items():
     for capability in sys.argv[1:]:
@@ -93,7 +94,7 @@ def test_these_are_all_kernels(ptx: dict[str, dict[str, str]]) -> None:
 
 @pytest.mark.timeout(600)
 def test_every_kernel_compiles_for_every_capability(ptx: dict[str, dict[str, str]]) -> None:
-    assert len(ptx) == 31
+    assert len(ptx) == 35
     for name, by_capability in ptx.items():
         assert by_capability.keys() == CAPABILITIES.keys()
         for capability, text in by_capability.items():
@@ -145,7 +146,7 @@ def test_offsets_are_integers_of_64_bits(ptx: dict[str, dict[str, str]]) -> None
 
 
 #: Kernels that compute with floats.
-FLOATS = {"convert"}
+FLOATS = {"convert", "scale_rows"}
 
 
 @pytest.mark.timeout(600)

@@ -50,7 +50,8 @@ class Matrix:
 
         header = np.zeros(k.SIZE, np.int64)
         header[k.ROWS], header[k.COLUMNS] = ROWS, COLUMNS
-        header[k.OFFSETS], header[k.FLAGS] = put(self.offsets), put([0, 0])
+        header[k.BEGINS], header[k.ENDS] = put(self.offsets[:-1]), put(self.offsets[1:])
+        header[k.FLAGS] = put([0, 0])
         header[k.NEW] = put(np.zeros(ROWS) if new is None else new)
         header[k.CHOSEN_OFFSETS] = -1
         if self.chosen is not None:
@@ -90,15 +91,57 @@ def test_densify(dtype: str, chosen: list[int] | None) -> None:
             np.testing.assert_array_equal(columns, before)
 
 
-@pytest.mark.parametrize("chosen", [[5, 16, 0], [3, 3, 9, 3], []])
-@pytest.mark.parametrize("dtype", ["u1", "f4", "c16"])
-def test_take_chosen(dtype: str, chosen: list[int]) -> None:
-    m = Matrix(dtype, chosen)
-    wanted = m.dense[:, np.array(chosen, int)]
+@pytest.mark.parametrize("total", [None, 1e4])
+@pytest.mark.parametrize("with_log", [False, True])
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_scale_rows(dtype: str, with_log: bool, total: float | None) -> None:
+    m = Matrix(dtype, None)
+    values = m.values.view(dtype)
+    values[:] *= 0.37
+    # Of a row with the sum 0, nothing is divided.
+    first, last = m.offsets[7:9]
+    values[first:last] = 0
+    values[first : first + 2] = 2.5, -2.5
+    exact = values.astype("f8")
+    for begin, end in zip(m.offsets[:-1], m.offsets[1:], strict=True):
+        row = exact[begin:end]
+        if total is not None and row.sum():
+            row *= total / row.sum()
+    if with_log:
+        with np.errstate(invalid="ignore"):
+            exact = np.log1p(exact)
     columns, job = m.columns()
-    launch(k.count_chosen, m.indices, columns, job)
-    at = int(columns[job + k.NEW])
-    counts = columns[at : at + ROWS].copy()
+    columns[job + k.SCALING] = (total is not None) | with_log << 1
+    columns[job + k.TOTAL : job + k.TOTAL + 1].view("f8")[0] = total or 0
+    launch(k.scale_rows, m.values, columns, job)
+    np.testing.assert_allclose(m.values.view(dtype), exact, rtol=2e-7 if dtype == "f4" else 1e-15)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_logarithms(dtype: str) -> None:
+    m = Matrix(dtype, None)
+    values = m.values.view(dtype)
+    special = [0, np.inf, np.nan, -1, -2, 1e-30, -0.9999, -1e-9, 1e30, 1, 3e-5, 0.4142, 0.4143, -0.2928, -0.2929]
+    values[: len(special)] = special
+    with np.errstate(all="ignore"):
+        wanted = np.log1p(values.astype("f8"))
+    columns, job = m.columns()
+    columns[job + k.SCALING] = 2
+    launch(k.scale_rows, m.values, columns, job)
+    np.testing.assert_allclose(m.values.view(dtype), wanted, rtol=1e-7 if dtype == "f4" else 5e-16)
+
+
+@pytest.mark.parametrize("chosen", [[5, 16, 0], [3, 3, 9, 3], [], None])
+@pytest.mark.parametrize("dtype", ["u1", "f4", "c16"])
+def test_take_chosen(dtype: str, chosen: list[int] | None) -> None:
+    m = Matrix(dtype, chosen)
+    wanted = m.dense if chosen is None else m.dense[:, np.array(chosen, int)]
+    columns, job = m.columns()
+    counts = np.diff(m.offsets)
+    if chosen is not None:
+        launch(k.count_chosen, m.indices, columns, job)
+        at = int(columns[job + k.NEW])
+        counts = columns[at : at + ROWS].copy()
     np.testing.assert_array_equal(counts, (wanted != 0).sum(axis=1))
     total = int(counts.sum())
     if not total:

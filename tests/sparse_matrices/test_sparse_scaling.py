@@ -1,0 +1,126 @@
+"""Rows scaled to a total, and their logarithms, against the formulas in NumPy; columns that a matrix has not."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from support.sparse_groups import compressed, dense, stored, write
+
+import gzarr
+
+if TYPE_CHECKING:
+    from support.devices import TestedDevice
+
+SHAPE = (90, 700)
+DATA = dense(SHAPE, share=0.9)
+
+
+def scaled(values: Any, total: float | None, log1p: bool) -> Any:
+    """Return what scanpy's ``normalize_total`` and ``log1p`` make of rows, computed in float64."""
+    found = values.astype("f8")
+    if total is not None:
+        sums = found.sum(axis=1, keepdims=True)
+        found = found * np.divide(total, sums, out=np.ones_like(sums), where=sums != 0)
+    return np.log1p(found) if log1p else found
+
+
+@pytest.mark.parametrize("stored_as", ["f4", "f8", "u1", "i2", "u4", "i8", "f2", "?"])
+@pytest.mark.parametrize(("normalize", "log1p"), [(1e4, True), (1e4, False), (None, True), (3, True)])
+def test_scaled_rows(stored_as: str, normalize: float | None, log1p: bool, device: TestedDevice) -> None:
+    values = DATA.astype(stored_as)
+    for index in ("i4", "u2", "i8"):
+        m = gzarr.sparse.open(stored(values, index=index, chunks=1000), path="X", device=device.name)
+        for dtype, rtol in (("f4", 1.2e-7), ("f8", 3e-15)):
+            wanted = scaled(values, normalize, log1p)
+            found = m.to_dense(dtype=dtype, normalize=normalize, log1p=log1p)
+            assert found.dtype == dtype
+            np.testing.assert_allclose(device.to_numpy(found), wanted, rtol=rtol)
+        # Of all columns, though some are taken.
+        genes = [5, 3, 699, 3, -1]
+        view = m.dense(columns=genes, missing="zero", dtype="f8", normalize=normalize, log1p=log1p)
+        wanted = np.column_stack([wanted[:, genes[:-1]], np.zeros(len(wanted))])
+        np.testing.assert_allclose(device.to_numpy(view[7:31]), wanted[7:31], rtol=3e-15)
+
+
+def test_entries_of_one_element(device: TestedDevice) -> None:
+    """The logarithm is that of their sum."""
+    values, indices, offsets = compressed(DATA, "csr")
+    store = gzarr.MemoryStore()
+    write(store, SHAPE, (np.repeat(values, 2) / 4, np.repeat(indices, 2), 2 * offsets), chunks=1000)
+    m = gzarr.sparse.open(store, path="X", device=device.name)
+    for dtype in ("f4", "f8"):
+        found = device.to_numpy(m.to_dense(dtype=dtype, normalize=1e4, log1p=True))
+        np.testing.assert_allclose(found, scaled(DATA / 2, 1e4, True), rtol=1.2e-7)
+    turned = np.empty(SHAPE[::-1], "f4").T
+    m.to_dense(out=turned, log1p=True) if device.name == "cpu" else None
+    if device.name == "cpu":
+        np.testing.assert_allclose(turned, np.log1p(DATA / 2), rtol=1.2e-7)
+
+
+@pytest.mark.parametrize("options", [{}, {"normalize": 1e4, "log1p": True}])
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_rows_written_past_the_caches(dtype: str, options: dict[str, Any]) -> None:
+    """Large results are written in tiles, where indices ascend."""
+    data = dense((500, 9003), dtype, share=0.02)
+    data[7, :8000] = data[8, -1] = data[9, 4095] = data[10, 4096] = 3
+    data[11] = 0
+    data[11, :3] = 1
+    values, indices, offsets = compressed(data, "csr")
+    # One row in another order.
+    first, last = offsets[20:22]
+    values[first:last], indices[first:last] = values[first:last][::-1].copy(), indices[first:last][::-1].copy()
+    store = gzarr.MemoryStore()
+    write(store, data.shape, (values, indices, offsets), index="u2", chunks=3000)
+    m = gzarr.sparse.open(store, path="X", device="cpu")
+    wanted = scaled(data, options.get("normalize"), bool(options)) if options else data
+    found = np.full((501, 9003), 7, dtype)[1:]
+    m.to_dense(out=found, **options)
+    np.testing.assert_allclose(found, wanted, rtol=1.2e-7 if dtype == "f4" else 3e-15)
+
+
+def test_logarithms() -> None:
+    special = [np.inf, np.nan, -1, -2, 1e-30, -0.9999, -1e-9, 1e30, 1, 3e-5, 0.4142, 0.4143, -0.2928, -0.2929, 5e-324]
+    rng = np.random.default_rng(0)
+    numbers = np.concatenate([special, rng.normal(size=2000), 10.0 ** rng.uniform(-20, 20, 2000)])
+    store = gzarr.MemoryStore()
+    write(store, (1, len(numbers)), (numbers, np.arange(len(numbers)), [0, len(numbers)]))
+    m = gzarr.sparse.open(store, path="X", device="cpu")
+    with np.errstate(all="ignore"):
+        wanted = np.log1p(numbers)
+    np.testing.assert_array_max_ulp(m.to_dense(log1p=True)[0][np.isfinite(wanted)], wanted[np.isfinite(wanted)], 1)
+    np.testing.assert_array_equal(m.to_dense(log1p=True)[0][~np.isfinite(wanted)], wanted[~np.isfinite(wanted)])
+
+
+def test_missing_columns(device: TestedDevice) -> None:
+    m = gzarr.sparse.open(stored(DATA), path="X", device=device.name)
+    for genes in ([-1, 4, -1, 2], [-1], [4, 2]):
+        wanted = np.where(np.array(genes) < 0, 0, DATA[:, genes])
+        np.testing.assert_array_equal(device.to_numpy(m.to_dense(None, genes, missing="zero")), wanted)
+        np.testing.assert_array_equal(m.dense(columns=genes, missing="zero").shape, wanted.shape)
+        parts = m.read_parts([3, 80], genes, missing="zero")
+        assert parts.shape == (2, len(genes))
+        assert len(parts.data) == np.count_nonzero(wanted[[3, 80]])
+        np.testing.assert_array_equal(device.to_numpy(m.to_dense(None, genes)), DATA[:, genes])
+    with pytest.raises(gzarr.SelectionError, match="-2 is among them"):
+        m.dense(columns=[-2, 3], missing="zero")
+    with pytest.raises(gzarr.SelectionError, match="700 columns"):
+        m.dense(columns=[-1, 700], missing="zero")
+    with pytest.raises(gzarr.ArgumentError, match="missing must be"):
+        m.dense(columns=[3], missing="nan")  # type: ignore[arg-type]
+
+
+def test_what_is_refused() -> None:
+    m = gzarr.sparse.open(stored(DATA), path="X", device="cpu")
+    for wrong in (0, -1, np.nan, np.inf, "1e4", True):
+        with pytest.raises(gzarr.ArgumentError, match="normalize must be"):
+            m.dense(normalize=wrong)  # type: ignore[arg-type]
+    with pytest.raises(gzarr.ArgumentError, match="log1p must be"):
+        m.dense(log1p=1)  # type: ignore[arg-type]
+    with pytest.raises(gzarr.ArgumentError, match="float32 or float64, not int32"):
+        m.dense(dtype="i4", log1p=True)
+    turned = gzarr.sparse.open(stored(DATA, "csc"), path="X", device="cpu")
+    with pytest.raises(gzarr.ArgumentError, match="CSC"):
+        turned.to_dense(normalize=1e4)
+    np.testing.assert_allclose(turned.to_dense(log1p=True), np.log1p(DATA), rtol=1.2e-7)
