@@ -97,6 +97,12 @@ def formats_of(zarr_format: ZarrFormat | None) -> tuple[Format, ...]:
     return tuple(FORMATS.values()) if zarr_format is None else (FORMATS[zarr_format],)
 
 
+def found_first(format: Format) -> tuple[Format, ...]:
+    """Return a format and all that count more than it where a path has documents of several."""
+    formats = tuple(FORMATS.values())
+    return formats[: formats.index(format) + 1]
+
+
 def looked_for(zarr_format: ZarrFormat | None) -> str:
     """Return the documents that would have made a node, for the message that there is none."""
     return _ANY_DOCUMENT if zarr_format is None else FORMATS[zarr_format].looked_for

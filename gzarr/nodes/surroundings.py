@@ -16,7 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
-from ..metadata.formats import FORMATS, V3_DRAFT, consolidated_keys, node_keys
+from ..metadata.formats import FORMATS, V3_DRAFT, consolidated_keys, found_first, node_keys
 from ..stores import io_threads
 from ..stores.base import PagedListing, is_listable, knows_of
 from .documents import Documents, upward
@@ -53,8 +53,7 @@ def look_around(store: ReadableStore, path: str, format: Format) -> tuple[Docume
     prefix = "" if is_small else f"{path}/"
     page = io_threads.start(partial(store.list_page, prefix))
     # Those of formats that count less come last, and are not needed if there is one of these.
-    first = list(FORMATS.values())
-    own = first[: first.index(format) + 1]
+    own = found_first(format)
     documents.fetch([key for group in above for f in own for key in _keys_in(group, f)])
     keys, are_all = page()
     if is_small and not are_all and path:
