@@ -90,7 +90,7 @@ class CoordinateMap(ABC):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class AffineMap(CoordinateMap):
+class MatrixMap(CoordinateMap):
     """Multiplication by a matrix and addition of a vector, both in :attr:`whole`."""
 
     whole: Points
@@ -103,7 +103,7 @@ class AffineMap(CoordinateMap):
     def _mapped(self, points: Points) -> Points:
         return points @ self.whole[:, :-1].T + self.whole[:, -1]
 
-    def _inverse(self) -> AffineMap:
+    def _inverse(self) -> MatrixMap:
         if self.input_ndim != self.output_ndim:
             raise UnsupportedError(f"a transformation from {self.input_ndim} axes to {self.output_ndim} has no inverse")
         linear = self.whole[:, :-1]
@@ -128,11 +128,11 @@ def _is_monomial(linear: Points) -> bool:
     return bool((found.sum(0) == 1).all() and (found.sum(1) == 1).all())
 
 
-def affine(linear: Any, offset: Any = None) -> AffineMap:
+def affine(linear: Any, offset: Any = None) -> MatrixMap:
     """Return the map that multiplies by a matrix, and then adds a vector; None for zeros."""
     rows = np.asarray(linear, np.float64)
     column = np.zeros(len(rows)) if offset is None else np.asarray(offset, np.float64)
-    return AffineMap(rows.shape[1], rows.shape[0], np.concatenate([rows, column[:, None]], axis=1))
+    return MatrixMap(rows.shape[1], rows.shape[0], np.concatenate([rows, column[:, None]], axis=1))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -155,7 +155,7 @@ def chain(steps: Sequence[CoordinateMap]) -> CoordinateMap:
     found: list[CoordinateMap] = []
     for step in steps:
         for single in step.steps if isinstance(step, Chain) else (step,):
-            if found and isinstance(single, AffineMap) and isinstance(last := found[-1], AffineMap):
+            if found and isinstance(single, MatrixMap) and isinstance(last := found[-1], MatrixMap):
                 linear, offset = single.whole[:, :-1], single.whole[:, -1]
                 found[-1] = affine(linear @ last.whole[:, :-1], linear @ last.whole[:, -1] + offset)
             else:
@@ -214,11 +214,11 @@ class ByAxes(CoordinateMap):
 def by_axes(parts: Sequence[AxesPart], input_ndim: int) -> CoordinateMap:
     """Return maps of some axes each as one map; if all are affine, it is."""
     output_ndim = sum(len(part.output_axes) for part in parts)
-    if not all(isinstance(part.map, AffineMap) for part in parts):
+    if not all(isinstance(part.map, MatrixMap) for part in parts):
         return ByAxes(input_ndim, output_ndim, tuple(parts))
     linear, offset = np.zeros((output_ndim, input_ndim)), np.zeros(output_ndim)
     for part in parts:
-        assert isinstance(part.map, AffineMap)
+        assert isinstance(part.map, MatrixMap)
         linear[np.ix_(part.output_axes, part.input_axes)] = part.map.whole[:, :-1]
         offset[list(part.output_axes)] = part.map.whole[:, -1]
     return affine(linear, offset)
