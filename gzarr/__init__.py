@@ -65,6 +65,7 @@ __all__ = [
     "open_consolidated",
     "open_group",
     "open_store",
+    "read_affine",
     "release_memory",
     "require_array",
     "require_group",
@@ -111,6 +112,7 @@ if TYPE_CHECKING:
     from .hierarchy.open import group, open, open_array, open_consolidated, open_group, require_array, require_group
     from .integrations.dask import from_dask, store, to_dask
     from .loader import Loader
+    from .poses import read_affine
     from .progress import show_progress
     from .stores import (
         CachedStore,
@@ -160,6 +162,7 @@ else:
         ),
         "integrations.dask": ("from_dask", "store", "to_dask"),
         "loader": ("Loader",),
+        "poses": ("read_affine",),
         "progress": ("show_progress",),
         "stores": (
             "CachedStore",
@@ -181,7 +184,9 @@ else:
         "tools.zarr_names": ("create", "from_array", "save_array", "save_group"),
     }
     _MODULES = {name: module for module, names in _NAMES.items() for name in names}
-    _SUBMODULES = frozenset({"blocks", "codecs", "errors", "integrations", "loader", "ome", "sparse", "stores"})
+    _SUBMODULES = frozenset(
+        {"blocks", "codecs", "errors", "integrations", "loader", "ome", "poses", "sparse", "stores"}
+    )
 
     def __getattr__(name):
         from importlib import import_module

@@ -41,6 +41,7 @@ ENTRIES: Final = {
     ("sparse", "count"): 3,
     ("sparse", "take"): 3,
     ("sparse", "densify"): 3,
+    ("affine", "resample"): 3,
 }
 
 #: Called before Numba compiles a function, which takes seconds.

@@ -1,0 +1,99 @@
+"""Arguments that say how arrays are resampled."""
+
+from __future__ import annotations
+
+import numbers
+from typing import Any, Final, Literal, TypeAlias, get_args
+
+import numpy as np
+
+from ..errors import ArgumentError
+from ..windows.boundary import MODES, name_of_numpy
+from .host import is_number
+
+Interpolation: TypeAlias = Literal["nearest", "linear", "cubic"]
+
+_ORDERS: Final = {"nearest": 0, "linear": 1, "cubic": 3}
+
+
+def order_of(interpolation: Any) -> int:
+    """Return the order of an interpolation.
+
+    Raises
+    ------
+    ArgumentError
+        If it has another name.
+    """
+    if not isinstance(interpolation, str) or interpolation not in _ORDERS:
+        raise ArgumentError(
+            f"interpolation must be one of {', '.join(map(repr, get_args(Interpolation)))}, not {interpolation!r:.100}"
+        )
+    return _ORDERS[interpolation]
+
+
+def boundary_of(boundary: Any, absent: Any) -> tuple[str, Any]:
+    """Return the mode of a boundary, and the constant.
+
+    Parameters
+    ----------
+    boundary
+        A mode, ``"constant"``, or a number.
+    absent
+        The array's fill value, for ``"constant"``.
+
+    Raises
+    ------
+    ArgumentError
+        If it is something else.
+    """
+    if isinstance(boundary, str) and boundary in MODES:
+        return boundary, absent
+    if isinstance(boundary, str) and boundary == "constant":
+        return "constant", absent
+    if isinstance(boundary, (numbers.Number, np.generic)):
+        return "constant", boundary
+    raise ArgumentError(
+        f"boundary must be one of {', '.join(map(repr, MODES))}, 'constant' (the array's fill value) or a number, not "
+        f"{boundary!r:.100}{name_of_numpy(boundary)}"
+    )
+
+
+def is_element(fill: Any, dtype: np.dtype[Any]) -> bool:
+    """Return whether a constant is a value of a dtype."""
+    if dtype.kind not in "biufc":
+        return True
+    with np.errstate(all="ignore"):
+        cast = np.array(fill).astype(dtype)
+    return bool(cast == fill or (cast != cast and fill != fill))
+
+
+def source_dtype(dtype: np.dtype[Any], order: int, name: str) -> np.dtype[Any]:
+    """Return the dtype in which elements are given to the kernel.
+
+    Raises
+    ------
+    ArgumentError
+        If they cannot be interpolated.
+    """
+    if order == 0 and not dtype.hasobject:
+        return dtype
+    if dtype.kind == "f" and dtype.itemsize == 2:
+        return np.dtype(np.float32)
+    if is_number(dtype):
+        return dtype
+    raise ArgumentError(
+        f"{name} has elements of {dtype}, which cannot be interpolated; integers and floats can, and interpolation="
+        "'nearest' takes all that have no Python objects"
+    )
+
+
+def converted(values: Any, dtype: np.dtype[Any]) -> Any:
+    """Return elements in another dtype: rounded to integers, ties away from zero, and cut to their range."""
+    if values.dtype == dtype:
+        return values
+    if dtype.kind in "iu" and values.dtype.kind == "f":
+        info = np.iinfo(dtype)
+        rounded = np.where(values > 0, np.floor(values + 0.5), np.ceil(values - 0.5))
+        cut = np.clip(np.where(np.isnan(values), float(info.min), rounded), float(info.min), float(info.max))
+        return np.where(cut >= float(info.max), info.max, cut.astype(dtype)).astype(dtype)
+    return values.astype(dtype)

@@ -1,0 +1,82 @@
+"""Which level of an image a map of physical places is read from, and the map to the elements of that level."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+import numpy as np
+
+from ..errors import ArgumentError
+from .maps import AffineMap
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..arrays.array import Array
+
+
+class _Grid(Protocol):
+    scale: tuple[float, ...]
+    translation: tuple[float, ...]
+
+
+class OmeImage(Protocol):
+    """What is asked of an image of :mod:`gzarr.ome`, which this package knows nothing of."""
+
+    @property
+    def levels(self) -> Sequence[Any]:
+        """The levels, the finest first."""
+
+    def grid(self, level: int) -> _Grid:
+        """Return scale and translation of a level."""
+
+
+def is_image(value: object) -> bool:
+    """Return whether a value is an OME image."""
+    return hasattr(value, "levels") and hasattr(value, "multiscale") and hasattr(value, "grid")
+
+
+def chosen_level(image: OmeImage, steps: Sequence[float], level: Any) -> int:
+    """Return the index of a level: the coarsest of those whose elements are no further apart than those of a result.
+
+    Parameters
+    ----------
+    image
+        The image.
+    steps
+        Distances of a result's elements along the image's last axes, in its units.
+    level
+        ``"auto"``, or an index.
+    """
+    count, k = len(image.levels), len(steps)
+    if level != "auto":
+        if isinstance(level, bool) or not isinstance(level, int) or not -count <= level < count:
+            raise ArgumentError(
+                f"level must be 'auto' or an integer: the image has levels 0 to {count - 1}, not {level!r}"
+            )
+        return level % count
+    scales = [np.abs(image.grid(i).scale[-k:]) for i in range(count)]
+    # Products of scales are not exact.
+    fine = [i for i, scale in enumerate(scales) if (scale <= np.array(steps) * (1 + 1e-6)).all()]
+    return max(fine, key=lambda i: float(np.prod(scales[i])), default=0)
+
+
+def map_to_level(image: OmeImage, affine: AffineMap, level: Any) -> tuple[Array, AffineMap]:
+    """Return the array of a level, and the map to its elements.
+
+    Parameters
+    ----------
+    image
+        The image; the element ``i`` of a level has its centre at ``scale * i + translation``.
+    affine
+        Map to places in the image's units.
+    level
+        As for :func:`chosen_level`. The distance of a result's elements along an axis of the image is the length of
+        the matrix's row: their spacing, where they are not rotated.
+    """
+    k = len(affine.offset)
+    index = chosen_level(image, np.sqrt((affine.matrix**2).sum(axis=1)).tolist(), level)
+    grid = image.grid(index)
+    scale, first = np.array(grid.scale[-k:]), np.array(grid.translation[-k:])
+    array = cast("Array", image.levels[index].array)
+    return array, AffineMap(affine.matrix / scale[:, np.newaxis], (affine.offset - first) / scale)

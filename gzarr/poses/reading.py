@@ -1,0 +1,223 @@
+"""Reading a box of an array in any pose."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from ..arrays.exporting import ExportedArray
+from ..arrays.outputs import HOST, DeviceResults
+from ..errors import ArgumentError
+from ..windows.inputs import KINDS, array_of
+from .arguments import boundary_of, converted, is_element, order_of, source_dtype
+from .boxes import Need
+from .host import Posed, is_number, resample
+from .levels import is_image, map_to_level
+from .maps import AffineMap, checked_map
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+
+    from ..windows.inputs import Input
+    from .arguments import Interpolation
+
+_WANTED = f"read_affine takes {KINDS}"
+
+
+def read_affine(
+    array: Input,
+    matrix: Any,
+    *,
+    offset: Any = None,
+    centre: Any = None,
+    shape: Sequence[int] | None = None,
+    interpolation: Interpolation = "linear",
+    boundary: Any = "constant",
+    dtype: Any = None,
+    level: int | Literal["auto"] = "auto",
+    device: str = "auto",
+    out: Any = None,
+    stream: Any = None,
+    budget_bytes: int | None = None,
+) -> Any:
+    """Read a box of an array in any pose: rotated, scaled, sheared, flipped, moved.
+
+    The element ``i`` of the result, a column of integers, shows what lies at ``matrix @ i + offset``, as in
+    ``scipy.ndimage.affine_transform``. Only the chunks that the result needs are read.
+
+    Parameters
+    ----------
+    array
+        An array of gzarr or a view of one, a path or URL of one, an array of zarr-python or of NumPy, or an image of
+        :mod:`gzarr.ome`. The map is of its last two or three axes; those before them are kept.
+    matrix
+        Numbers ``(k, k)`` for ``k`` axes, 2 or 3; ``(k,)`` for a diagonal; or ``(k, k + 1)``, with the offset in the
+        last column (the first rows of a homogeneous matrix). It maps indices of the result to indices of the array; to
+        physical places of an image, in its units, where the centre of the element ``i`` of a level lies at
+        ``scale * i + translation``.
+    offset
+        Numbers ``(k,)`` or one for all axes: place of the result's first element. None for 0.
+    centre
+        Numbers ``(k,)``: place of the result's centre, instead of ``offset``.
+    shape
+        Shape of the result along these axes; None for that of the array.
+    interpolation
+        ``"nearest"``, ``"linear"`` or ``"cubic"`` (a spline through the elements; SciPy's order 3).
+    boundary
+        What lies beyond the ends of the array, by the names of ``numpy.pad``: ``"reflect"``, ``"symmetric"``,
+        ``"edge"``, ``"wrap"``; or a number, or ``"constant"`` for the array's fill value. The result is that of the
+        array with so much of this around it. (SciPy calls them ``"mirror"``, ``"reflect"``, ``"nearest"``,
+        ``"grid-wrap"`` and ``"grid-constant"``.)
+    dtype
+        Data type of the result; None for that of ``out``, or else of the array. Integers are rounded, ties away from
+        zero, and cut to their range.
+    level
+        Level of an image. ``"auto"`` for the coarsest whose elements are no further apart than the result's, along
+        each axis; the finest if none is.
+    device
+        Device of what is not open yet: ``"auto"``, ``"cpu"`` or ``"cuda"``. An open array is read to its own device.
+    out
+        Array of the result's shape and dtype, with any strides.
+    stream, budget_bytes
+        As for :meth:`gzarr.Array.read`.
+
+    Returns
+    -------
+    ``out``, or a new array on the array's device, ``(leading axes, *shape)``.
+
+    Raises
+    ------
+    ArgumentError
+        If an argument is none of the above, or if elements cannot be interpolated.
+    OutputError
+        If ``out`` does not fit; nothing was read.
+    NodeNotFoundError, NodeTypeError, MetadataError, UnsupportedError, StoreError, ChunkError, DeviceError, MemoryError
+        As for :meth:`gzarr.Array.read` and :func:`gzarr.open_array`; for an image, also if its scales are not known.
+
+    Notes
+    -----
+    Places are computed in float64, and so are values. Where all places are elements (axes exchanged, flips, whole
+    steps), elements are copied. On a device, chunks are decoded there, and the box is resampled by the host.
+    """
+    order = order_of(interpolation)
+    affine = checked_map(matrix, offset)
+    k = len(affine.offset)
+    image = array if is_image(array) else None
+    if image is None and level != "auto":
+        raise ArgumentError(f"level={level!r} is for OME images; this is an array, which has no levels")
+    if image is None:
+        source: Any = array_of(array, device, _WANTED)
+        if not isinstance(source, ExportedArray):
+            raise ArgumentError(f"{_WANTED}; a sparse matrix has no box in another pose")
+        wanted = _shape(shape, source.shape, k)
+        affine = _centred(affine, offset, centre, wanted)
+    else:
+        wanted = _shape(shape, image.levels[0].array.shape, k)
+        source, affine = map_to_level(image, _centred(affine, offset, centre, wanted), level)
+    mode, fill = boundary_of(boundary, source.metadata.absent_value)
+    if dtype is None:
+        dtype = source.dtype if out is None else getattr(out, "dtype", source.dtype)
+    final: np.dtype[Any] = np.dtype(dtype)
+    size: tuple[int, ...] = source.shape[-k:]
+    fits = mode != "constant" or is_element(fill, source.dtype)
+    if not (order or fits):
+        raise ArgumentError(
+            f"boundary={boundary!r} is no value of {source.dtype}, and interpolation='nearest' has no other ones"
+        )
+    need = Need.of(affine, wanted, order, mode, size, copies=fits)
+    given = source_dtype(source.dtype, order, f"the array {source.name!r}")
+    if order and not (is_number(final) or final == np.float16):
+        raise ArgumentError(f"dtype must be one of integers or floats for interpolation={interpolation!r}, not {final}")
+    if 0 in size and mode != "constant" and 0 not in wanted:
+        raise ArgumentError(f"an array of shape {source.shape} has no elements to continue by boundary={boundary!r}")
+    options = source._read_options(None, stream, budget_bytes, "auto", None)
+    result = source._output((*source.shape[:-k], *wanted), final, out, options.memory)
+    if not result.size:
+        return result
+    target: npt.NDArray[Any] = result if options.memory is HOST else np.empty(result.shape, final)
+    if need.is_constant:
+        target[...] = converted(np.array(fill, source.dtype if order == 0 else np.float64), final)
+    else:
+        selection = (*(slice(None),) * (source.ndim - k), *need.selection)
+        elements = source.read(selection, stream=stream, budget_bytes=budget_bytes)
+        if isinstance(options.memory, DeviceResults):
+            with options.memory.device as on_device:
+                elements = on_device.to_host(elements, options.memory.stream)
+        resample_box(need, elements.astype(given, copy=False), fill, target)
+    if isinstance(options.memory, DeviceResults):
+        _upload(options.memory, target, result)
+    return result
+
+
+def resample_box(need: Need, elements: npt.NDArray[Any], fill: Any, target: npt.NDArray[Any]) -> None:
+    """Make a result from the elements that it needs.
+
+    Parameters
+    ----------
+    need
+        What it needs.
+    elements
+        Elements ``(leading axes, …)`` of :attr:`Need.selection`, of a dtype that the kernel takes.
+    fill
+        The constant beyond the ends.
+    target
+        The result ``(leading axes, *shape)``.
+    """
+    k = len(need.size)
+    box = need.box(elements, fill)
+    if need.order == 0 and target.dtype != box.dtype:
+        made = np.empty(target.shape, box.dtype)
+    elif need.order and not is_number(target.dtype):
+        made = np.empty(target.shape, np.float32)
+    else:
+        made = target
+    resample(
+        [
+            Posed(box[at], need.low, need.size, need.affine, made[at], fill)
+            for at in np.ndindex(*target.shape[: target.ndim - k])
+        ],
+        need.order,
+        need.mode,
+    )
+    if made is not target:
+        target[...] = converted(made, target.dtype)
+
+
+def _shape(shape: Any, whole: tuple[int, ...], k: int) -> tuple[int, ...]:
+    """Return the shape of a result along the axes of its map."""
+    if len(whole) < k:
+        raise ArgumentError(f"a map of {k} axes cannot be of an array of shape {whole}: it has {len(whole)}")
+    try:
+        lengths = whole[-k:] if shape is None else tuple(n.__index__() for n in shape)
+    except (AttributeError, TypeError):
+        lengths = ()
+    # Places are counted by 32 bits in a row.
+    if len(lengths) != k or not all(0 <= n < 2**31 for n in lengths):
+        raise ArgumentError(
+            f"shape must be {k} integers of at least 0, one for each axis of the map, not {shape!r:.100}"
+        )
+    return lengths
+
+
+def _centred(affine: AffineMap, offset: Any, centre: Any, shape: tuple[int, ...]) -> AffineMap:
+    """Return a map whose result has its centre at a place."""
+    if centre is None:
+        return affine
+    if offset is not None or affine.offset.any():
+        raise ArgumentError("give offset= (of the first element) or centre= (of the result's centre), not both")
+    middle = checked_map(affine.matrix, centre).offset
+    return AffineMap(affine.matrix, middle - affine.matrix @ ((np.array(shape, np.float64) - 1) / 2))
+
+
+def _upload(memory: DeviceResults, values: npt.NDArray[Any], target: Any) -> None:
+    """Copy a result to a device."""
+    with memory.device as device:
+        pinned = device.pinned(values.nbytes)
+        pinned[:] = np.ascontiguousarray(values).reshape(-1).view(np.uint8)
+        uploaded = device.empty(values.shape, values.dtype, memory.stream)
+        device.copy_in(uploaded, pinned, memory.stream)
+        memory.copy(target, uploaded)
+        memory.stream.synchronize()
