@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..errors import ArgumentError
+from ..poses.levels import chosen_level, is_image
 from ..windows.columns import inputs_of, stands_for_arrays
 from ..windows.inputs import KINDS, Input, array_of, device_of
 
@@ -17,6 +18,43 @@ Inputs: TypeAlias = "Input | Mapping[str, Input] | Sequence[Input | Mapping[str,
 
 #: What a loader takes, in messages.
 WANTED = f"a loader takes {KINDS}; a dict of those by name; or a list of either"
+
+
+#: Distances of the elements of arrays by name, None where they are not known.
+Spacings: TypeAlias = "dict[str, tuple[float, ...] | None]"
+
+
+def levels_of(
+    given: Inputs, spacing: Sequence[float] | None = None
+) -> tuple[list[dict[str, ExportedArray]], list[Spacings]]:
+    """Return the arrays of each volume by name, and the distances of their elements.
+
+    Parameters
+    ----------
+    given
+        What a loader was given.
+    spacing
+        Distances that elements of images are to have along their last axes, in their units: the coarsest level is
+        taken whose elements are no further apart. None for level 0.
+
+    Raises
+    ------
+    ArgumentError, NodeNotFoundError, NodeTypeError, MetadataError, UnsupportedError, StoreError, DeviceError
+        As for :func:`volumes_of`; also if the scales of an image are not known.
+    """
+    named = _named(given)
+    spacings: list[Spacings] = []
+    for volume in named:
+        known: Spacings = {}
+        for name, value in volume.items():
+            if spacing is not None and is_image(value):
+                level = chosen_level(value, spacing, "auto")
+                known[name] = tuple(map(abs, value.grid(level).scale))
+                volume[name] = value.levels[level].array
+        spacings.append(known)
+    volumes = volumes_of(named)
+    # Some inputs are several arrays.
+    return volumes, [{name: k.get(name) for name in volume} for volume, k in zip(volumes, spacings, strict=True)]
 
 
 def volumes_of(given: Inputs) -> list[dict[str, ExportedArray]]:
@@ -31,11 +69,7 @@ def volumes_of(given: Inputs) -> list[dict[str, ExportedArray]]:
     NodeNotFoundError, NodeTypeError, MetadataError, StoreError, DeviceError
         If one cannot be opened.
     """
-    listed = given if isinstance(given, (list, tuple)) else [given]
-    named: list[dict[str, Any]] = [
-        dict(v) if isinstance(v, Mapping) and not stands_for_arrays(v) else {"": v} for v in listed
-    ]
-    named = [_with_columns(volume) for volume in named]
+    named = [_with_columns(volume) for volume in _named(given)]
     known: dict[int, ExportedArray] = {}
     device = device_of([value for volume in named for value in volume.values()])
     for volume in named:
@@ -44,6 +78,11 @@ def volumes_of(given: Inputs) -> list[dict[str, ExportedArray]]:
                 known[id(value)] = array_of(value, device, WANTED)
             volume[name] = known[id(value)]
     return named
+
+
+def _named(given: Inputs) -> list[dict[str, Any]]:
+    listed = given if isinstance(given, (list, tuple)) else [given]
+    return [dict(v) if isinstance(v, Mapping) and not stands_for_arrays(v) else {"": v} for v in listed]
 
 
 def _with_columns(volume: dict[str, Any]) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from ..sparse.kept_rows import KeptRows, SparseRows, entry_nbytes, row_nbytes
 from ..sparse.parts import Parts
 from ..sparse.view import DenseView
 from ..windows.boundary import MODES, folded
+from .posing import pose
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -226,7 +227,7 @@ class Source:
         Parameters
         ----------
         origins
-            int64 ``(n, axes of the grid)``.
+            int64 ``(n, columns)``.
         outputs
             Arrays of batches for ``n`` samples together.
         memory
@@ -356,17 +357,18 @@ class Reading:
                 output = ReadOutput(
                     len(some) if len(some) > 1 else None,
                     len(first.steps) or None,
-                    first.shape,
-                    arrays[first.array].dtype,
+                    first.result_shape,
+                    _dtype_of(first, arrays),
                     None if dense else _view_of(arrays[first.array]),
                 )
                 outputs.append(output)
                 for i, part in enumerate(some):
                     array = arrays[part.array]
-                    if (part.shape, array.dtype, part.windows) != (first.shape, output.dtype, first.windows):
+                    dtype = _dtype_of(part, arrays)
+                    if (part.result_shape, dtype, part.windows) != (output.shape, output.dtype, first.windows):
                         raise ArgumentError(
                             f"{first.array!r} and {part.array!r} cannot be stacked: their samples are {output.dtype} "
-                            f"of shape {first.shape} and {array.dtype} of shape {part.shape}"
+                            f"of shape {output.shape} and {dtype} of shape {part.result_shape}"
                         )
                     shape = tuple(min(w, n) for w, n in zip(part.shape, array.shape, strict=True))
                     found.append(Source(array, part, shape, output, number, i * part.windows))
@@ -393,8 +395,14 @@ def _view_of(array: ExportedArray) -> DenseView | None:
     return array if isinstance(array, DenseView) else None
 
 
+def _dtype_of(part: Part, arrays: Mapping[str, ExportedArray]) -> np.dtype[Any]:
+    """Return the data type of the result of a part."""
+    own = arrays[part.array].dtype
+    return own if part.posed is None or part.posed.dtype is None else part.posed.dtype
+
+
 def _window(part: Part) -> Any:
-    return part.array, part.shape, part.low, part.axes, part.factor, part.pad, part.steps, part.flip
+    return part.array, part.shape, part.low, part.axes, part.factor, part.pad, part.steps, part.flip, part.posed
 
 
 def _taken(part: Part, output: ReadOutput, array: Any) -> Any:
@@ -438,20 +446,25 @@ class Target:
         self, source: Source, origins: IntArray, outputs: Sequence[Any], memory: Memory, rows: IntArray | None
     ) -> None:
         self._source, self._memory, self._samples = source, memory, source.targets(outputs)
-        self._starts = source.part.starts(origins)
+        self._starts, self._origins = source.part.starts(origins), origins
         self.inside: IntArray = source.inside(origins)
         self._places = source.rows(np.arange(len(origins)) if rows is None else rows)
         self.outputs: list[Any] = self._samples
         # All windows, in their order, need no places.
         whole = rows is None and source.output.places == source.part.windows
         self.rows: IntArray | None = None if whole else self._places
-        self._apart = source.read_shape != source.part.shape
+        self._apart = source.read_shape != source.part.shape or source.part.posed is not None
         if self._apart:
             shape = (len(self.inside), *source.read_shape)
             self.outputs, self.rows = [memory.results.empty(shape, source.array.dtype)], None
 
     def pad(self) -> None:
         """Fill what is outside of the array, once the windows have been read."""
+        if self._source.part.posed is not None:
+            samples = [_row(self._samples, i) for i in self._places.tolist()]
+            windows = [self.outputs[0][i, ...] for i in range(len(samples))]
+            pose(self._source, windows, self.inside, self._origins, samples, self._memory)
+            return
         moved = np.arange(len(self.inside))
         if not self._apart:
             moved = np.flatnonzero((self.inside != self._starts).any(axis=1))
