@@ -121,7 +121,7 @@ class Loader:
         Number of parts of the order that ranks share. None is 64, or the next number that ``world_size`` divides. The
         order is the same for all numbers of ranks that share the same ``streams``.
     dense
-        Whether rows of sparse matrices (:mod:`gzarr.sparse`) are made dense. If not, a batch has them as a sparse
+        Whether rows of sparse matrices (:func:`gzarr.sparse.open`) are made dense. If not, a batch has them as a sparse
         matrix, with :class:`Rows` only: a ``csr_array`` of SciPy, or of CuPy on a GPU; with ``like="torch"`` a
         ``torch.sparse_csr_tensor``, with ``"jax"`` a ``BCSR``, and with ``"numpy"`` its arrays
         (:class:`gzarr.sparse.Parts`), which is what ``transform`` is given. Columns, data type and scaling are those of
