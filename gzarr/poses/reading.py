@@ -52,7 +52,7 @@ def read_affine(
     ----------
     array
         An array of gzarr or a view of one, a path or URL of one, an array of zarr-python or of NumPy, or an image of
-        :mod:`gzarr.ome`. The map is of its last two or three axes; those before them are kept.
+        OME-Zarr. The map is of its last two or three axes; those before them are kept.
     matrix
         Numbers ``(k, k)`` for ``k`` axes, 2 or 3; ``(k,)`` for a diagonal; or ``(k, k + 1)``, with the offset in the
         last column (the first rows of a homogeneous matrix). It maps indices of the result to indices of the array; to
