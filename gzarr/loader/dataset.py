@@ -12,7 +12,7 @@ import numpy as np
 
 from ..distinct import distinct
 from ..errors import ArgumentError, SelectionError
-from .inputs import volumes_of
+from .inputs import levels_of
 from .memory import memory_of
 from .permutation import mix
 from .reading import Reading
@@ -36,8 +36,8 @@ class Dataset:
     asks for them. The numbers are in the samples' own order; who asks, shuffles. A dataset can be pickled, and used in
     forked processes.
 
-    Random places (``jitter``) are drawn anew each time that a sample is asked for, also in the worker processes of a
-    ``DataLoader``, whose seeds are PyTorch's. After :meth:`set_epoch`, they are those of that epoch.
+    Random places (``jitter``) and poses are drawn anew each time that a sample is asked for, also in the worker
+    processes of a ``DataLoader``, whose seeds are PyTorch's. After :meth:`set_epoch`, they are those of that epoch.
 
     Parameters
     ----------
@@ -55,10 +55,11 @@ class Dataset:
     """
 
     def __init__(self, arrays: Input | Mapping[str, Input], sampler: Sampler | None = None, *, seed: int = 0) -> None:
-        (self._arrays,) = volumes_of(arrays if isinstance(arrays, Mapping) else [arrays])
+        given = arrays if isinstance(arrays, Mapping) else [arrays]
+        (self._arrays,), (spacings,) = levels_of(given, None if sampler is None else sampler.spacing)
         if sampler is not None and sampler.static:
             raise ArgumentError("static= is for batches: samples by number are put together by others")
-        geometries = {name: Geometry(a.shape, a.chunks, a.dtype) for name, a in self._arrays.items()}
+        geometries = {n: Geometry(a.shape, a.chunks, a.dtype, spacings[n]) for n, a in self._arrays.items()}
         self._samples = (Rows() if sampler is None else sampler).bind(geometries, 1)
         if self._samples.is_weighed:
             raise ArgumentError("weights, samples= and every= have no meaning where samples are asked for by number")
@@ -125,9 +126,9 @@ class Dataset:
         return [_sample(whole, i) for i in range(len(wanted))]
 
     def _origins(self, wanted: IntArray) -> IntArray:
-        """Return the origins of samples, int64 ``(n, axes)``."""
+        """Return the origins of samples, int64 ``(n, columns)``."""
         samples, seed, draws = self._samples, self._seed, np.zeros(len(wanted), np.uint32)
-        if samples.jitter is not None and self._epoch is None:
+        if (samples.jitter is not None or samples.posed) and self._epoch is None:
             if self._asked is None:
                 self._asked = np.zeros(len(self), np.uint32)
             draws = self._asked[wanted]
@@ -136,7 +137,7 @@ class Dataset:
             torch_data = sys.modules.get("torch.utils.data")
             worker = None if torch_data is None else torch_data.get_worker_info()
             seed = seed if worker is None else mix(seed, worker.seed)
-        result = np.empty((len(wanted), len(samples.counts)), np.int64)
+        result = np.empty((len(wanted), samples.columns), np.int64)
         for draw in distinct(draws).tolist():
             here = draws == draw
             epoch = draw if self._epoch is None else self._epoch

@@ -219,8 +219,8 @@ class Epoch:
         return self.order.samples(positions % max(self.samples.count, 1))
 
     def origins(self, numbers: IntArray) -> IntArray:
-        """Return the origins of samples, int64 ``(n, axes)``."""
-        seed, result = self.settings.seed, np.empty((len(numbers), self.samples.axes), np.int64)
+        """Return the origins of samples, int64 ``(n, columns)``."""
+        seed, result = self.settings.seed, np.empty((len(numbers), self.samples.columns), np.int64)
         for begin in range(0, len(numbers), _AT_ONCE):
             some = slice(begin, begin + _AT_ONCE)
             result[some] = self.samples.origins(self.cells, numbers[some], seed, self.number)

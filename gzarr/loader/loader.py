@@ -20,7 +20,7 @@ from .documents import Documents
 from .epoch import Epoch
 from .explanation import Explanation, Mixing, explain
 from .fingerprint import Fingerprint
-from .inputs import WANTED, volumes_of
+from .inputs import WANTED, levels_of
 from .like import converter
 from .order import Order
 from .pinned import PinnedResults, pinning_device
@@ -164,7 +164,7 @@ class Loader:
         flip: Flip | None = None,
         streams: int | None = None,
     ) -> None:
-        volumes = volumes_of(arrays)
+        volumes, self._spacings = levels_of(arrays, None if sampler is None else sampler.spacing)
         for name, value, least in (
             ("batch_size", batch_size, 1),
             ("world_size", world_size, 1),
@@ -496,8 +496,9 @@ class Loader:
             # At least two groups to a block.
             most_bytes, (stack, flip) = self._order.block_bytes // 2, self._form
             bound = []
-            for arrays, sampler, share in zip(self._arrays, self._samplers, self._shares, strict=True):
-                geometries = {name: Geometry(a.shape, a.chunks, a.dtype) for name, a in arrays.items()}
+            each = zip(self._arrays, self._spacings, self._samplers, self._shares, strict=True)
+            for arrays, spacings, sampler, share in each:
+                geometries = {n: Geometry(a.shape, a.chunks, a.dtype, spacings[n]) for n, a in arrays.items()}
                 samples = sampler.at_stage(stage).bind(geometries, most_bytes)
                 parts = flipped(stacked(samples.parts, stack), arrays, flip)
                 bound.append(Volume.of(replace(samples, parts=tuple(parts), share=share), arrays))

@@ -153,6 +153,8 @@ class Merge:
                 "patches at random places (jitter=True), or drawn by weights= or samples=, cannot be put together: "
                 "it is not known which of them are to come; use patches on a grid, or listed by where="
             )
+        if sampler.is_posed:
+            raise ArgumentError("posed patches (rotate=, scale=, …) cannot be put together: they lie on no grid")
         if type(budget_bytes) is not int or budget_bytes < 1:
             raise ArgumentError(f"budget_bytes must be a positive integer, not {budget_bytes!r}")
         self._out, self._partial, self._budget_bytes = out, bool(partial), budget_bytes

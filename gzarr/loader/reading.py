@@ -10,6 +10,7 @@ import numpy as np
 
 from ..errors import ArgumentError
 from ..windows.boundary import MODES, folded
+from .posing import pose
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -157,7 +158,7 @@ class Source:
         Parameters
         ----------
         origins
-            int64 ``(n, axes of the grid)``.
+            int64 ``(n, columns)``.
         outputs
             Arrays of batches for ``n`` samples together.
         memory
@@ -170,6 +171,25 @@ class Source:
             target.inside, self.read_shape, out=target.outputs, rows=target.rows, stream=memory.stream
         )
         target.pad()
+
+    def pose(
+        self, windows: Sequence[Any], inside: IntArray, origins: IntArray, samples: Sequence[Any], memory: Memory
+    ) -> None:
+        """Fill samples, whose part is posed, from the windows that were read for them.
+
+        Parameters
+        ----------
+        windows, samples
+            An array of :attr:`read_shape` for each sample, and its array.
+        inside
+            int64 ``(n, ndim)``, first element of each window.
+        origins
+            int64 ``(n, columns)``.
+        memory
+            Memory of the arrays.
+        """
+        assert self.part.posed is not None
+        pose(self.array, self.part.posed, str(self.part.pad), windows, inside, origins, samples, memory)
 
     def pad(self, sample: Any, window: Any, start: IntArray, inside: IntArray, memory: Memory) -> None:
         """Fill a sample from the window that was read for it, which may share its memory.
@@ -272,16 +292,17 @@ class Reading:
                 output = ReadOutput(
                     len(some) if len(some) > 1 else None,
                     len(first.steps) or None,
-                    first.shape,
-                    arrays[first.array].dtype,
+                    first.result_shape,
+                    _dtype_of(first, arrays),
                 )
                 outputs.append(output)
                 for i, part in enumerate(some):
                     array = arrays[part.array]
-                    if (part.shape, array.dtype, part.windows) != (first.shape, output.dtype, first.windows):
+                    dtype = _dtype_of(part, arrays)
+                    if (part.result_shape, dtype, part.windows) != (output.shape, output.dtype, first.windows):
                         raise ArgumentError(
                             f"{first.array!r} and {part.array!r} cannot be stacked: their samples are {output.dtype} "
-                            f"of shape {first.shape} and {array.dtype} of shape {part.shape}"
+                            f"of shape {output.shape} and {dtype} of shape {part.result_shape}"
                         )
                     shape = tuple(min(w, n) for w, n in zip(part.shape, array.shape, strict=True))
                     found.append(Source(array, part, shape, output, number, i * part.windows))
@@ -298,8 +319,14 @@ class Reading:
         return batch
 
 
+def _dtype_of(part: Part, arrays: Mapping[str, ExportedArray]) -> np.dtype[Any]:
+    """Return the data type of the result of a part."""
+    own = arrays[part.array].dtype
+    return own if part.posed is None or part.posed.dtype is None else part.posed.dtype
+
+
 def _window(part: Part) -> Any:
-    return part.array, part.shape, part.low, part.axes, part.factor, part.pad, part.steps, part.flip
+    return part.array, part.shape, part.low, part.axes, part.factor, part.pad, part.steps, part.flip, part.posed
 
 
 def _taken(part: Part, output: ReadOutput, array: Any) -> Any:
@@ -341,20 +368,25 @@ class Target:
         self, source: Source, origins: IntArray, outputs: Sequence[Any], memory: Memory, rows: IntArray | None
     ) -> None:
         self._source, self._memory, self._samples = source, memory, source.targets(outputs)
-        self._starts = source.part.starts(origins)
+        self._starts, self._origins = source.part.starts(origins), origins
         self.inside: IntArray = source.inside(origins)
         self._places = source.rows(np.arange(len(origins)) if rows is None else rows)
         self.outputs: list[Any] = self._samples
         # All windows, in their order, need no places.
         whole = rows is None and source.output.places == source.part.windows
         self.rows: IntArray | None = None if whole else self._places
-        self._apart = source.read_shape != source.part.shape
+        self._apart = source.read_shape != source.part.shape or source.part.posed is not None
         if self._apart:
             shape = (len(self.inside), *source.read_shape)
             self.outputs, self.rows = [memory.results.empty(shape, source.array.dtype)], None
 
     def pad(self) -> None:
         """Fill what is outside of the array, once the windows have been read."""
+        if self._source.part.posed is not None:
+            samples = [_row(self._samples, i) for i in self._places.tolist()]
+            windows = [self.outputs[0][i, ...] for i in range(len(samples))]
+            self._source.pose(windows, self.inside, self._origins, samples, self._memory)
+            return
         moved = np.arange(len(self.inside))
         if not self._apart:
             moved = np.flatnonzero((self.inside != self._starts).any(axis=1))

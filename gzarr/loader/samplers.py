@@ -20,6 +20,7 @@ from ..errors import ArgumentError
 from ..windows.boundary import name_of_numpy
 from .cells import Footprint, group_lengths
 from .masks import cells_of_mask
+from .posed_patches import PosedPatches
 from .samples import Geometry, Pad, Part, Samples
 from .weighing import balanced, check_number, checked_weights
 
@@ -28,11 +29,15 @@ if TYPE_CHECKING:
 
     from ..arrays.exporting import ExportedArray
     from .cells import IntArray
+    from .posed_patches import Interpolations
+    from .poses import Flip, Rotate
 
 #: Amplification that groups of rows, of runs of steps and of random patches must not exceed.
 ROWS_AMPLIFICATION = 1.01
 WINDOWS_AMPLIFICATION = 1.1
 PATCHES_AMPLIFICATION = 1.5
+#: And of posed patches, which need more around them: larger groups would mix less.
+POSED_AMPLIFICATION = 3.0
 
 
 class Sampler(abc.ABC):
@@ -42,9 +47,12 @@ class Sampler(abc.ABC):
     ----------
     static
         Arrays that each batch has as they are, by name; None for none.
+    spacing
+        Distances that the elements of samples have, in the units of images; None for those of the arrays.
     """
 
     static: Mapping[str, Any] | None = None
+    spacing: Any = None
 
     def __repr__(self) -> str:
         """Tell what is no default: the order's fingerprint has this, and stays when options are added."""
@@ -203,9 +211,34 @@ class Patches(Sampler):
         Axes of the first array that the patch's shape is along; None for the last ones.
     samples, replace
         As for :class:`Rows`.
+    rotate
+        True for any rotation around the patch's centre, each as often; or the most degrees: one number (in 3-D, about
+        an axis in any direction), or one for rotations about each axis of a 3-D patch. None for none.
+    scale
+        Least and largest factor by which things look larger, such as ``(0.8, 1.25)``, drawn evenly in its logarithm.
+    flip
+        True to reverse every second patch along each axis; or axes of the patch, counted from 0.
+    shear
+        Most that an axis is moved along another one, relative to the distance from the centre.
+    shift
+        Most elements (of the first array, not whole ones) that a patch is moved, one number or one for each axis.
+    spacing
+        Distances of a patch's elements along its axes, in the units of OME images, which all arrays must be: images of
+        other voxel sizes look alike. The coarsest level is read whose elements are no further apart. None for the
+        elements of level 0.
+    interpolation
+        ``"linear"`` or ``"nearest"``, for posed patches; or a dict of these by the arrays' names: labels need
+        ``"nearest"``. An array that is not named is linear.
+    dtype
+        Data type of posed patches that are interpolated linearly; None for that of the array, to which values are
+        rounded.
 
     Notes
     -----
+    With one of ``rotate``, ``scale``, ``flip``, ``shear``, ``shift`` and ``spacing``, patches are posed: resampled
+    from what was read around them, all arrays of a sample in one pose. What lies beyond the ends is ``pad``, which must
+    not be None. Poses depend on the loader's seed, the epoch and the sample only.
+
     Several arrays show one region: each has the shape of the first along the patch's axes, or is smaller by whole
     factors (levels of a pyramid), by which the patch's shape can be divided.
     """
@@ -220,13 +253,31 @@ class Patches(Sampler):
     axes: tuple[int, ...] | None = None
     samples: int | None = None
     replace: bool = True
+    rotate: Rotate | None = None
+    scale: tuple[float, float] | None = None
+    flip: Flip | None = None
+    shear: float | None = None
+    shift: float | tuple[float, ...] | None = None
+    spacing: tuple[float, ...] | None = None
+    interpolation: Interpolations = "linear"
+    dtype: Any = None
+
+    @property
+    def is_posed(self) -> bool:
+        """Whether patches are posed."""
+        options = (self.rotate, self.scale, self.flip, self.shear, self.shift, self.spacing)
+        return any(option is not None and option is not False for option in options)
 
     def bind(self, arrays: Mapping[str, Geometry], most_bytes: int) -> Samples:
         """As for :class:`Sampler`."""
         shape = _integers("shape", self.shape, None, 1)
         k = len(shape)
-        stride = shape if self.stride is None else _integers("stride", self.stride, k, 1)
         halo = _integers("halo", self.halo, k, 0)
+        posed = PosedPatches.of(self, arrays, shape, halo) if self.is_posed else None
+        if posed is not None:
+            # From here on, in elements of the first array.
+            shape = posed.room
+        stride = shape if self.stride is None else _integers("stride", self.stride, k, 1)
         if self.pad not in (*get_args(Pad), None):
             hint = name_of_numpy(self.pad)
             raise ArgumentError(f"pad must be one of {', '.join(get_args(Pad))} or None, not {self.pad!r}{hint}")
@@ -244,7 +295,7 @@ class Patches(Sampler):
             counts = tuple(-(-n // s) for n, s in zip(size, stride, strict=True))
         parts, footprints = [], []
         for name, array in arrays.items():
-            part, footprint = self._part(name, array, placed[name], size, shape, stride, halo)
+            part, footprint = self._part(name, array, placed[name], size, shape, stride, halo, posed)
             parts.append(part)
             footprints.append(footprint)
         chosen, weights = self._chosen(size, stride, counts)
@@ -252,7 +303,9 @@ class Patches(Sampler):
             raise ArgumentError("where= has patches that are not inside of the array; choose a padding")
         check_number(self.samples, math.prod(counts) if chosen is None else len(chosen), weights, replace=self.replace)
         target = PATCHES_AMPLIFICATION if self.jitter else WINDOWS_AMPLIFICATION
-        if self.jitter and chosen is None:
+        if posed is not None:
+            lengths = group_lengths(footprints, counts, POSED_AMPLIFICATION, most_bytes)
+        elif self.jitter and chosen is None:
             # In a group of two chunks along each axis, patches of up to a chunk's length have room to lie anywhere.
             main = max(footprints, key=lambda f: f.weight)
             lengths = tuple(
@@ -263,7 +316,7 @@ class Patches(Sampler):
             lengths = group_lengths(footprints, counts, target, most_bytes)
         return Samples(
             tuple(parts), counts, stride, lengths, size, chosen, weights, shape if self.jitter else None,
-            number=self.samples, replace=self.replace,
+            number=self.samples, replace=self.replace, posed=posed is not None,
         )  # fmt: skip
 
     def _axes(self, name: str, array: Geometry, k: int) -> tuple[int, ...]:
@@ -284,6 +337,7 @@ class Patches(Sampler):
         shape: tuple[int, ...],
         stride: tuple[int, ...],
         halo: tuple[int, ...],
+        posed: PosedPatches | None,
     ) -> tuple[Part, Footprint]:
         """Return the part of an array, and its footprint in elements of the first array."""
         ndim = len(array.shape)
@@ -293,13 +347,17 @@ class Patches(Sampler):
             factor = max(round(size[i] / array.shape[axis]), 1) if array.shape[axis] else 1
             if -(-size[i] // factor) != array.shape[axis] and size[i] // factor != array.shape[axis]:
                 raise ArgumentError(f"{name} has {array.shape[axis]} elements where the first array has {size[i]}")
-            if shape[i] % factor or halo[i] % factor or stride[i] % factor:
+            given = shape[i] if posed is None else posed.length[i] - 2 * halo[i]
+            if given % factor or halo[i] % factor or stride[i] % factor:
                 raise ArgumentError(
                     f"{name} is smaller than the first array by {factor} along axis {axis}; the patch's shape "
-                    f"{shape[i]}, stride {stride[i]} and halo {halo[i]} must be multiples of that"
+                    f"{given}, stride {stride[i]} and halo {halo[i]} must be multiples of that"
                 )
             window[axis], low[axis] = (shape[i] + 2 * halo[i]) // factor, -halo[i] // factor
             factors[axis], grid_axes[axis] = factor, i
+        if posed is not None:
+            of_axes = tuple(factors[axis] for axis in axes)
+            return posed.part(name, array, axes, of_axes, size, stride, self.pad)
         part = Part((name,), name, tuple(window), tuple(low), tuple(grid_axes), tuple(factors), self.pad)
         footprint = Footprint(
             stride,

@@ -11,10 +11,11 @@ import numpy.typing as npt
 
 from .cells import Cells
 from .drawing import drawn
-from .permutation import Permutation, mix, uniform
+from .permutation import Permutation, hashed, mix, uniform
 
 if TYPE_CHECKING:
     from .cells import IntArray
+    from .posing import Posing
 
 Pad: TypeAlias = Literal["reflect", "symmetric", "edge", "fill"]
 
@@ -23,6 +24,7 @@ _JITTER = 11
 _SHIFT = 12
 _RESAMPLING = 13
 _STARTS = 14
+_POSES = 15
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +39,14 @@ class Geometry:
         Shape of a chunk (inner chunk) in elements.
     dtype
         Data type of the elements.
+    spacing
+        Distances of neighbouring elements, if they are known.
     """
 
     shape: tuple[int, ...]
     chunks: tuple[int, ...]
     dtype: np.dtype[Any]
+    spacing: tuple[float, ...] | None = None
 
     @property
     def ndim(self) -> int:
@@ -84,6 +89,8 @@ class Part:
         result has all of them there. Empty for one window, in its place.
     flip
         Dimensions along which the result is reversed.
+    posed
+        How the result is resampled from the window; None if it is the window.
     """
 
     names: tuple[str, ...]
@@ -96,6 +103,12 @@ class Part:
     take: tuple[Any, ...] = ()
     steps: tuple[int, ...] = ()
     flip: tuple[int, ...] = ()
+    posed: Posing | None = None
+
+    @property
+    def result_shape(self) -> tuple[int, ...]:
+        """Shape of the result, before ``take``."""
+        return self.shape if self.posed is None else self.posed.result_shape(self.shape)
 
     @property
     def windows(self) -> int:
@@ -152,6 +165,8 @@ class Samples:
         cell that begins at their chosen origin. Else None.
     share
         Samples of an epoch to the number of different ones.
+    posed
+        Whether origins have a column more: the key that the pose of each sample is drawn by.
     """
 
     parts: tuple[Part, ...]
@@ -166,6 +181,7 @@ class Samples:
     number: int | None = None
     replace: bool = True
     every: int = 1
+    posed: bool = False
 
     @property
     def total(self) -> int:
@@ -181,6 +197,11 @@ class Samples:
     def _pool(self) -> int:
         """Number of samples to draw from in an epoch: of any, at least one."""
         return max(self.total // self.every, min(self.total, 1))
+
+    @property
+    def columns(self) -> int:
+        """Columns of origins."""
+        return len(self.counts) + self.posed
 
     @property
     def is_weighed(self) -> bool:
@@ -210,7 +231,7 @@ class Samples:
         return Cells.of_grid(self.counts, lengths, shift)
 
     def origins(self, cells: Cells, numbers: IntArray, seed: int, epoch: int) -> IntArray:
-        """Return the origin of each sample, int64 ``(n, axes)``, in elements of the origin's array.
+        """Return the origin of each sample, int64 ``(n, columns)``, in elements of the origin's array.
 
         Parameters
         ----------
@@ -219,6 +240,14 @@ class Samples:
         numbers
             int64 ``(n,)``, numbers of the samples.
         """
+        places = self._places(cells, numbers, seed, epoch)
+        if not self.posed:
+            return places
+        keys = hashed(mix(seed, epoch, _POSES), numbers).view(np.int64)
+        return np.column_stack([places, keys])
+
+    def _places(self, cells: Cells, numbers: IntArray, seed: int, epoch: int) -> IntArray:
+        """Return the origin of each sample without its key."""
         stride, size = np.array(self.stride), np.array(self.size)
         begin = self._listed(cells.labels(numbers))
         end = begin + stride

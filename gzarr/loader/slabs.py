@@ -104,7 +104,7 @@ class Slabs:
         self._gathering: Gathering | None = None
         # Of the samples that were told last: their origins; and of each volume that has some, their places, and for
         # each source the boxes of their windows.
-        self._origins: IntArray = np.empty((0, volumes.axes), np.int64)
+        self._origins: IntArray = np.empty((0, volumes.columns), np.int64)
         self._parts: list[tuple[int, IntArray, list[IntArray]]] = []
         # Places of the samples of each volume, if there are several.
         self._places: dict[int, IntArray] | None = None
@@ -173,7 +173,7 @@ class Slabs:
                 arrays[-1].append(source.array.read_many(found.selections, out=out, stream=memory.stream))
         if whole is not None and available():
             for i, source in enumerate(self._volumes.each[0].sources):
-                if not source.array.dtype.hasobject:
+                if not source.array.dtype.hasobject and source.part.posed is None:
                     self._windows[i] = {
                         volume: GatheredWindows(self._volumes.each[volume].sources[i], boxes[i], arrays[volume][i])
                         for volume, boxes in enumerate(self.boxes)
@@ -228,6 +228,13 @@ class Slabs:
                 offsets = (inside - found.low[which]).tolist()
                 rows = source.rows(places - samples.start).tolist()
                 (target,) = source.targets([outputs[source.number]])
+                if source.part.posed is not None:
+                    cut = [
+                        arrays[box][tuple(slice(o, o + n) for o, n in zip(offset, source.read_shape, strict=True))]
+                        for box, offset in zip(which.tolist(), offsets, strict=True)
+                    ]
+                    source.pose(cut, inside, origins, [target[row, ...] for row in rows], memory)
+                    continue
                 for j, (row, box) in enumerate(zip(rows, which.tolist(), strict=True)):
                     window = tuple(slice(o, o + n) for o, n in zip(offsets[j], source.read_shape, strict=True))
                     source.pad(target[row, ...], arrays[box][window], starts[j], inside[j], memory)

@@ -145,6 +145,11 @@ class Volumes:
         return len(self.each[0].samples.counts)
 
     @property
+    def columns(self) -> int:
+        """Columns of origins: one for each axis, and one for the keys of poses."""
+        return self.each[0].samples.columns
+
+    @property
     def sample_nbytes(self) -> int:
         """Bytes of a sample."""
         return sum(output.nbytes for output in self.each[0].reading.outputs)
@@ -152,6 +157,9 @@ class Volumes:
     @cached_property
     def share_slabs(self) -> bool:
         """Whether shuffled samples are gathered from slabs: where these take much less memory than the samples."""
+        if any(part.posed is not None for part in self.parts):
+            # Windows around poses overlap much, and are larger than the samples anyway.
+            return True
         if not any(source.overlaps(volume.samples.stride) for volume in self.each for source in volume.sources):
             return False
         slabs = self.group_bytes(self.cells(0, 0, grouped=True))
@@ -188,8 +196,8 @@ class Volumes:
         return VolumesCells(each, first, labels, np.append(np.concatenate(offsets), first[-1]))
 
     def origins(self, cells: VolumesCells, numbers: IntArray, seed: int, epoch: int) -> IntArray:
-        """Return the origin of each sample in its volume, int64 ``(n, axes)``."""
-        result = np.empty((len(numbers), self.axes), np.int64)
+        """Return the origin of each sample in its volume, int64 ``(n, columns)``."""
+        result = np.empty((len(numbers), self.columns), np.int64)
         for volume, places, own in cells.parts(numbers):
             result[places] = self.each[volume].samples.origins(cells.each[volume], own, seed, epoch)
         return result

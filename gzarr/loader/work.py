@@ -324,7 +324,7 @@ class EpochWork:
         arrays, origins, mark = batch.arrays, batch.origins, batch.mark
         if batch.bad:
             for row, error in batch.bad.items():
-                begins = tuple(batch.origins[row].tolist())
+                begins = tuple(batch.origins[row, : self.epoch.samples.axes].tolist())
                 # Of an error that is not of one chunk, the first sample that was asked for.
                 at = "in" if isinstance(error, ChunkDecodeError) else "from"
                 error.add_note(f"({at} sample {int(labels[row])}, which begins at {begins})")
@@ -337,7 +337,8 @@ class EpochWork:
             labels, volumes, origins = labels[good], volumes[good], origins[good]
             mark = self.memory.mark()
         result = Batch()
-        result.samples, result.volumes, result.origins = labels, volumes, origins
+        # Without the keys of poses.
+        result.samples, result.volumes, result.origins = labels, volumes, origins[:, : self.epoch.samples.axes]
         result.update(self.static)
         self.reading.place(result, arrays)
         return (result, mark) if self.transform is None else self.memory.transformed(self.transform, result, mark)

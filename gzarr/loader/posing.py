@@ -1,0 +1,186 @@
+"""Patches in their poses, resampled from the windows that were read around them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..engines.cuda.devices import get_device
+from ..poses.arguments import converted, source_dtype
+from ..poses.host import Posed, is_number, resample
+from ..poses.maps import AffineMap
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+
+    from ..arrays.exporting import ExportedArray
+    from .memory import Memory
+    from .poses import Poses
+
+    FloatArray = npt.NDArray[np.float64]
+    IntArray = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Posing:
+    """How the windows of an array become patches.
+
+    Attributes
+    ----------
+    poses
+        The poses, of all arrays of a sample.
+    axes
+        Dimensions of the array that they are along, for each axis of the grid.
+    length
+        Shape of a patch along these axes, with its halo, in its own elements.
+    room
+        Elements of the first array that a patch stands for, along these axes; it begins at the sample's origin.
+    spacing, own
+        Distances of a patch's elements and of the first array's, in any unit.
+    factor
+        Elements of the first array that one element of this array, and of its patches, stands for.
+    order
+        0: nearest, 1: linear.
+    dtype
+        Data type of the patches; None for that of the array.
+    """
+
+    poses: Poses
+    axes: tuple[int, ...]
+    length: tuple[int, ...]
+    room: tuple[int, ...]
+    spacing: tuple[float, ...]
+    own: tuple[float, ...]
+    factor: tuple[int, ...]
+    order: int
+    dtype: np.dtype[Any] | None = None
+
+    def result_shape(self, window: Sequence[int]) -> tuple[int, ...]:
+        """Return the shape of a patch of this array, for the shape of its windows."""
+        shape = list(window)
+        for axis, n, factor in zip(self.axes, self.length, self.factor, strict=True):
+            shape[axis] = n // factor
+        return tuple(shape)
+
+    def around(self) -> list[tuple[int, int]]:
+        """Return the first element, relative to the origin, and the length of windows that are large enough."""
+        half = (np.array(self.length) - 1) / 2 * np.array(self.spacing)
+        reach = self.poses.reach(half) / np.array(self.own) + np.array(self.poses.shift)
+        found = []
+        for room, far, factor in zip(self.room, reach.tolist(), self.factor, strict=True):
+            middle = (room - 1) / 2
+            # An element more for the origin's place in an element of this array, and one for its neighbours.
+            low = min(math.floor((middle - far) / factor) - 1, 0)
+            high = max(math.ceil((middle + far) / factor) + 2, math.ceil(room / factor))
+            found.append((low, high + 1 - low))
+        return found
+
+    def maps(self, origins: IntArray) -> list[AffineMap]:
+        """Return the map of each patch's elements to the array's.
+
+        Parameters
+        ----------
+        origins
+            int64 ``(n, k + 1)``: origins in the first array, and keys.
+        """
+        keys = origins[:, -1]
+        own, factor = np.array(self.own), np.array(self.factor, np.float64)
+        matrices = self.poses.matrices(keys) * np.array(self.spacing) / own[:, np.newaxis]
+        centres = origins[:, :-1] + (np.array(self.room) - 1) / 2 + self.poses.shifts(keys)
+        # The centre of an element of a smaller array is that of the elements that it stands for.
+        within = (factor - 1) / 2
+        offsets = centres - within + matrices @ (within - (np.array(self.length) - 1) / 2)
+        matrices = matrices * factor / factor[:, np.newaxis]
+        return [AffineMap(m, o) for m, o in zip(matrices, offsets / factor, strict=True)]
+
+
+def pose(
+    array: ExportedArray,
+    posing: Posing,
+    pad: str,
+    windows: Sequence[Any],
+    inside: IntArray,
+    origins: IntArray,
+    targets: Sequence[Any],
+    memory: Memory,
+) -> None:
+    """Resample patches from windows.
+
+    Parameters
+    ----------
+    array
+        The array.
+    posing
+        How its windows become patches.
+    pad
+        What lies beyond its ends.
+    windows
+        For each patch, an array of elements around it.
+    inside
+        int64 ``(n, ndim)``, first element of each window in the array.
+    origins
+        int64 ``(n, k + 1)``, as for :meth:`Posing.maps`.
+    targets
+        For each patch, its array.
+    memory
+        Memory of the arrays.
+    """
+    if memory.stream is not None:
+        _pose_on_host(array, posing, pad, windows, inside, origins, targets, memory)
+        return
+    given = source_dtype(array.dtype, posing.order, f"the array {array.name!r}")
+    final = targets[0].dtype if len(targets) else given
+    # What the kernel cannot store is stored by NumPy.
+    plain = final == given if posing.order == 0 else is_number(final)
+    mode = "constant" if pad == "fill" else pad
+    fill = array.metadata.absent_value
+    others = [d for d in range(array.ndim) if d not in posing.axes]
+    order = (*others, *posing.axes)
+    size = [array.shape[d] for d in posing.axes]
+    jobs: dict[int, list[Posed]] = {}
+    made: list[Any] = []
+    for i, affine in enumerate(posing.maps(origins)):
+        target = targets[i] if plain else np.empty(targets[i].shape, given if posing.order == 0 else np.float32)
+        made.append(target)
+        box, into = windows[i].astype(given, copy=False).transpose(order), target.transpose(order)
+        low = inside[i, list(posing.axes)].tolist()
+        how = 0 if affine.is_exact and target.dtype == given else posing.order
+        for at in np.ndindex(*into.shape[: len(others)]):
+            jobs.setdefault(how, []).append(Posed(box[at], low, size, affine, into[at], fill))
+    for how, posed in jobs.items():
+        resample(posed, how, mode)
+    if not plain:
+        for target, values in zip(targets, made, strict=True):
+            target[...] = converted(values, final)
+
+
+def _pose_on_host(
+    array: ExportedArray,
+    posing: Posing,
+    pad: str,
+    windows: Sequence[Any],
+    inside: IntArray,
+    origins: IntArray,
+    targets: Sequence[Any],
+    memory: Memory,
+) -> None:
+    """Resample patches of a device, one by one, by the host."""
+    from .memory import HostMemory
+
+    for i, (window, target) in enumerate(zip(windows, targets, strict=True)):
+        made = np.empty(target.shape, target.dtype)
+        with get_device(array.device) as device:
+            on_host = device.to_host(window, memory.stream)
+            one = slice(i, i + 1)
+            pose(array, posing, pad, [on_host], inside[one], origins[one], [made], HostMemory())
+            pinned = device.pinned(made.nbytes)
+            pinned[:] = made.reshape(-1).view(np.uint8)
+            uploaded = device.empty(made.shape, made.dtype, memory.stream)
+            device.copy_in(uploaded, pinned, memory.stream)
+            memory.results.copy(target, uploaded)
+            memory.stream.synchronize()

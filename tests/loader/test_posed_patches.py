@@ -1,0 +1,302 @@
+"""Patches in random poses: what they show, that they are resumed, and that places are drawn evenly."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import gzarr
+import gzarr.ome
+from gzarr.loader import Dataset, Patches, PatchMerger
+from gzarr.loader.permutation import hashed
+from gzarr.loader.poses import checked_poses
+from gzarr.loader.posing import Posing
+
+if TYPE_CHECKING:
+    from support.devices import TestedDevice
+
+EVERYTHING: dict[str, Any] = {
+    "rotate": True, "scale": (0.8, 1.25), "flip": True, "shear": 0.1, "shift": 1.5,
+}  # fmt: skip
+KEYS = hashed(7, np.arange(2000)).view(np.int64)
+
+
+def array(shape: tuple[int, ...] = (40, 45, 50), dtype: str = "f4", chunk: int = 16, **options: Any) -> gzarr.Array:
+    data = np.random.default_rng(0).random(shape) * 1000
+    store: dict[str, bytes] = {}
+    gzarr.create_array(store, data=data.astype(dtype), chunks=(chunk,) * len(shape), device="cpu")
+    return gzarr.open_array(store, **{"device": "cpu", **options})
+
+
+def batches(loader: gzarr.Loader) -> list[Any]:
+    return list(loader)
+
+
+def wanted(a: Any, loader: Any, batch: Any, i: int, length: tuple[int, ...], interpolation: Any = "linear") -> Any:
+    """Return a patch, read by itself in the pose of its sample."""
+    epoch = loader._of_epoch(loader._epoch)
+    numbers = np.flatnonzero((epoch.origins(np.arange(epoch.samples.count))[:, :-1] == batch.origins[i]).all(axis=1))
+    (number,) = [n for n in numbers if epoch.cells.labels(np.array([n]))[0] == batch.samples[i]]
+    posing = epoch.samples.each[0].sources[0].part.posed
+    assert posing is not None
+    (affine,) = posing.maps(epoch.origins(np.array([number])))
+    return gzarr.read_affine(
+        a, affine.matrix, offset=affine.offset, shape=length, boundary="reflect", interpolation=interpolation
+    )
+
+
+@pytest.mark.parametrize("shuffle", ["blocks", "full", False])
+@pytest.mark.parametrize("jitter", [False, True])
+def test_patches_are_those_of_read_affine(shuffle: Any, jitter: bool) -> None:
+    a = array()
+    loader = gzarr.Loader(
+        a, Patches((10, 12, 14), jitter=jitter, **EVERYTHING), batch_size=4, shuffle=shuffle, seed=3, drop_last=False
+    )
+    seen = 0
+    for batch in loader:
+        assert batch["data"].shape[1:] == (10, 12, 14)
+        assert batch.origins.shape[1] == 3
+        for i in range(len(batch["data"])):
+            np.testing.assert_allclose(batch["data"][i], wanted(a, loader, batch, i, (10, 12, 14)), rtol=1e-5)
+            seen += 1
+    assert seen == 4 * 4 * 4
+
+
+@pytest.mark.parametrize("pad", ["reflect", "symmetric", "edge", "fill"])
+@pytest.mark.parametrize("options", [{"rotate": 30}, {"rotate": (180, 5, 5)}, {"scale": (1.2, 1.5)}, {"flip": (0,)}])
+def test_windows_are_large_enough(options: dict[str, Any], pad: Any) -> None:
+    """At each place of the grid, also beyond the ends, the patch is that of the whole array."""
+    a = array((30, 20, 25))
+    loader = gzarr.Loader(a, Patches((12, 13, 14), halo=2, pad=pad, **options), batch_size=1, drop_last=False)
+    epoch = loader._of_epoch(0)
+    posing = epoch.samples.each[0].sources[0].part.posed
+    assert posing is not None
+    for batch, number in zip(loader, epoch.numbers(0, 99), strict=False):
+        (affine,) = posing.maps(epoch.origins(np.array([number])))
+        found = gzarr.read_affine(
+            a, affine.matrix, offset=affine.offset, shape=(16, 17, 18), boundary="constant" if pad == "fill" else pad
+        )
+        np.testing.assert_allclose(batch["data"][0], found, rtol=1e-5, atol=1e-4)
+
+
+def test_labels_have_the_pose_of_their_image() -> None:
+    index = np.indices((40, 40, 40))
+    ball = ((index - 20) ** 2).sum(axis=0) < 15**2
+    image, mask = ball * 1000.0, (ball * 7).astype("u2")
+    channels = np.stack([image, 2 * image])
+    loader = gzarr.Loader(
+        {"image": channels, "mask": mask},
+        Patches((16, 16, 16), interpolation={"mask": "nearest"}, jitter=True, **EVERYTHING),
+        batch_size=8,
+    )
+    for batch in loader:
+        assert batch["image"].shape == (8, 2, 16, 16, 16)
+        assert batch["mask"].dtype == np.uint16
+        assert set(np.unique(batch["mask"])) <= {0, 7}
+        np.testing.assert_allclose(batch["image"][:, 1], 2 * batch["image"][:, 0])
+        # Where all neighbours are alike, so is the label.
+        assert (batch["mask"][batch["image"][:, 0] == 1000] == 7).all()
+        assert (batch["mask"][batch["image"][:, 0] == 0] == 0).all()
+
+
+def test_levels_of_one_region() -> None:
+    """An array that is smaller by 2 shows the same in the same pose: places of centres."""
+    z, y, x = np.indices((48, 48, 48)).astype("f8")
+    fine = 3 * z + 5 * y - 7 * x
+    coarse = fine.reshape(24, 2, 24, 2, 24, 2).mean(axis=(1, 3, 5))
+    sampler = Patches((8, 8, 8), where=np.array([[20, 20, 20], [16, 22, 18]]), rotate=True, scale=(0.9, 1.1))
+    for batch in gzarr.Loader({"fine": fine, "coarse": coarse}, sampler, batch_size=1):
+        mean = batch["fine"].reshape(-1, 4, 2, 4, 2, 4, 2).mean(axis=(2, 4, 6))
+        np.testing.assert_allclose(batch["coarse"], mean, rtol=1e-9)
+
+
+def test_spacing_makes_volumes_alike() -> None:
+    def image(scale: tuple[float, ...], shape: tuple[int, ...]) -> Any:
+        places = [s * i for s, i in zip(scale, np.indices(shape), strict=True)]
+        data = 1000 + 3 * places[0] + 5 * places[1] - 7 * places[2]
+        return gzarr.ome.create({}, data, axes="zyx", scale=scale, chunks=(8, 8, 8), levels=2, progress=False)
+
+    one, other = image((2, 0.5, 0.5), (20, 80, 80)), image((1, 1, 1), (40, 40, 40))
+    sampler = Patches((6, 8, 8), spacing=(1.5, 1.0, 1.0), where=np.array([[4, 10, 10]]), stride=1)
+    loader = gzarr.Loader([one, other], sampler, batch_size=1, shuffle=False)
+    # The coarsest level that is fine enough: of 0.5, the second one.
+    assert [next(iter(v.values())).shape for v in loader._arrays] == [(20, 40, 40), (40, 40, 40)]
+    for batch in loader:
+        (patch,) = batch["data"]
+        np.testing.assert_allclose(np.diff(patch, axis=0), 3 * 1.5)
+        np.testing.assert_allclose(np.diff(patch, axis=1), 5)
+        np.testing.assert_allclose(np.diff(patch, axis=2), -7)
+
+
+def test_rotations_are_physical() -> None:
+    """A ball of an anisotropic image stays one."""
+    index = np.indices((20, 80, 80)) * np.array([2, 0.5, 0.5]).reshape(3, 1, 1, 1)
+    ball = np.clip(10 - np.sqrt(((index - 20) ** 2).sum(axis=0)), 0, 3)
+    image = gzarr.ome.create({}, ball, axes="zyx", scale=(2, 0.5, 0.5), chunks=(8, 8, 8), levels=1, progress=False)
+    plain, turned = (
+        gzarr.Loader(image, Patches((16, 16, 16), where=np.array([[6, 20, 20]]), spacing=(2, 1, 1), **options))
+        for options in ({}, {"rotate": True})
+    )
+    (before,), (after,) = (batch["data"] for (batch,) in (plain, turned))
+    assert abs(after.sum() / before.sum() - 1) < 0.05
+    assert np.abs(after - before).max() < 1.5
+
+
+@pytest.mark.parametrize("shuffle", ["blocks", "full", False])
+def test_resume_is_exact(shuffle: Any) -> None:
+    def loader(**options: Any) -> gzarr.Loader:
+        return gzarr.Loader(
+            array(), Patches((10, 12, 14), jitter=True, **EVERYTHING), batch_size=4, shuffle=shuffle, seed=3, **options
+        )
+
+    whole, state = [], None
+    first = loader()
+    for epoch in range(2):
+        for step, batch in enumerate(first):
+            whole.append(batch["data"])
+            if epoch == 1 and step == 4:
+                state, at = first.state_dict(), len(whole)
+    assert not np.array_equal(whole[0], whole[len(whole) // 2])
+    assert state is not None
+    second = loader(prefetch=0)
+    second.load_state_dict(state)
+    rest = [batch["data"] for batch in second]
+    np.testing.assert_array_equal(rest, whole[at:])
+    # Ranks share the same samples in the same poses.
+    ranks = [loader(rank=rank, world_size=2) for rank in range(2)]
+    samples: dict[int, Any] = {}
+    for rank in ranks:
+        for batch in rank:
+            samples |= dict(zip(batch.samples.tolist(), batch["data"], strict=True))
+    for batch in loader():
+        for sample, data in zip(batch.samples.tolist(), batch["data"], strict=True):
+            if sample in samples:
+                np.testing.assert_array_equal(samples[sample], data)
+
+
+def test_fingerprint_has_the_poses() -> None:
+    a = array()
+    fingerprints = {
+        gzarr.Loader(a, Patches((8, 8, 8), **options)).fingerprint
+        for options in ({}, {"rotate": True}, {"rotate": 10}, {"scale": (0.8, 1.25)}, {"scale": (0.8, 1.2)},
+                        {"flip": True}, {"flip": (0,)}, {"shear": 0.1}, {"shift": 1})
+    }  # fmt: skip
+    assert len(fingerprints) == 9
+    # That of patches without poses is as before there were any.
+    assert repr(Patches((8, 8, 8))) == "Patches(shape=(8, 8, 8))"
+
+
+def test_places_are_drawn_evenly() -> None:
+    """Elements are shown as often as they are without poses, wherever they are in slabs of chunks."""
+    n, patch = 96, 8
+    a = array((n, n), chunk=16)
+    counts = {}
+    for name, options in {"plain": {}, "posed": {"rotate": True, "scale": (0.8, 1.25)}}.items():
+        loader = gzarr.Loader(a, Patches((patch, patch), jitter=True, **options), batch_size=8, seed=5)
+        origins = np.concatenate([batch.origins for _ in range(60) for batch in loader])
+        counts[name] = np.histogram2d(*origins.T, bins=8, range=[[0, n - patch + 1]] * 2)[0]
+    expected = counts["posed"].sum() / 64
+    chi = ((counts["posed"] - expected) ** 2 / expected).sum()
+    # Not more uneven than independent places would be: 63 degrees of freedom.
+    assert chi < 110
+    assert counts["posed"].sum() == counts["plain"].sum()
+
+
+def test_devices(device: TestedDevice) -> None:
+    sampler = Patches((10, 12, 14), jitter=True, dtype="f4", **EVERYTHING)
+    wanted = batches(gzarr.Loader(array(dtype="u2"), sampler, batch_size=4))
+    for shuffle in ("blocks", False):
+        for batch in gzarr.Loader(array(dtype="u2", device=device.name), sampler, batch_size=4, shuffle=shuffle):
+            data = device.to_numpy(batch["data"])
+            assert data.dtype == np.float32
+            if shuffle == "blocks":
+                np.testing.assert_array_equal(data, wanted.pop(0)["data"])
+
+
+def test_types() -> None:
+    sampler = Patches((10, 12, 14), rotate=True)
+    for dtype in ("u1", "f2"):
+        loader, exact = (gzarr.Loader(array(dtype=kind), sampler, batch_size=4) for kind in (dtype, "f8"))
+        for found, other in zip(loader, exact, strict=True):
+            assert found["data"].dtype == dtype
+            if dtype == "f2":
+                np.testing.assert_allclose(found["data"], other["data"], atol=1)
+    for flips in gzarr.Loader(array(dtype="u8"), Patches((10, 12, 14), flip=True), batch_size=4):
+        assert np.isin(flips["data"], array(dtype="u8")[...]).all()
+
+
+def test_dataset() -> None:
+    dataset = Dataset(array(), Patches((10, 12, 14), **EVERYTHING))
+    assert not np.array_equal(dataset[3]["data"], dataset[3]["data"])
+    dataset.set_epoch(2)
+    np.testing.assert_array_equal(dataset[3]["data"], dataset[3]["data"])
+
+
+@pytest.mark.parametrize("k", [2, 3])
+@pytest.mark.parametrize("rotate", [None, True, 20, (10, 20, 30)])
+@pytest.mark.parametrize("more", [{}, {"scale": (0.5, 1.5), "shear": 0.2, "flip": True, "shift": 2}])
+def test_reach(k: int, rotate: Any, more: dict[str, Any]) -> None:
+    if k == 2 and isinstance(rotate, tuple):
+        return
+    options: dict[str, Any] = {"rotate": rotate, "scale": None, "flip": None, "shear": None, "shift": None, **more}
+    poses = checked_poses(k, **options)
+    length = (9, 20, 14)[:k]
+    posing = Posing(poses, tuple(range(k)), length, length, (1.0,) * k, (1.0,) * k, (1,) * k, 1)
+    origins = np.column_stack([np.zeros((len(KEYS), k), np.int64), KEYS])
+    around = posing.around()
+    for affine in posing.maps(origins):
+        for low, high, (first, count) in zip(*affine.extent(length), around, strict=True):
+            assert first <= np.floor(low)
+            assert np.ceil(high) < first + count
+    # Nor much larger than they need be.
+    lows, highs = (np.array(ends) for ends in zip(*(m.extent(length) for m in posing.maps(origins)), strict=True))
+    spread = highs.max(axis=0) - lows.min(axis=0)
+    assert (np.array([n for _, n in around]) <= 1.35 * spread + 7).all()
+
+
+def test_rotations_are_even() -> None:
+    """Of any rotation, the first axis points in every direction as often; all are rotations."""
+    for k, rotate in ((3, True), (2, True), (3, 25), (3, (10, 0, 20))):
+        found = checked_poses(k, rotate, None, None, None, None).matrices(KEYS)
+        np.testing.assert_allclose(
+            found @ found.transpose(0, 2, 1), np.broadcast_to(np.eye(k), found.shape), atol=1e-12
+        )
+        np.testing.assert_allclose(np.linalg.det(found), 1)
+        if rotate is True:
+            assert np.abs(found.mean(axis=0)).max() < 0.06
+        if rotate == 25:
+            angle = np.degrees(np.arccos(np.clip((np.trace(found, axis1=1, axis2=2) - 1) / 2, -1, 1)))
+            assert 24.5 < angle.max() <= 25 + 1e-6
+    scaled = checked_poses(3, None, (0.5, 2), None, None, None).matrices(KEYS)[:, 0, 0]
+    assert abs(np.log(scaled).mean()) < 0.05
+    assert 0.5 <= scaled.min() < 0.51
+    assert 1.95 < scaled.max() <= 2
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"rotate": -3}, "rotate must be"),
+        ({"rotate": (1, 2)}, "rotate must be"),
+        ({"scale": (1.2, 0.8)}, "scale must be"),
+        ({"scale": 2}, "scale must be"),
+        ({"flip": (3,)}, "flip must be"),
+        ({"shear": -1}, "shear must be"),
+        ({"shift": (1, 2)}, "shift must be"),
+        ({"rotate": True, "pad": None}, "need pad="),
+        ({"rotate": True, "interpolation": "cubic"}, "read_affine has 'cubic'"),
+        ({"rotate": True, "interpolation": {"mask": "nearest"}}, "interpolation= names"),
+        ({"rotate": True, "dtype": "c8"}, "integers or floats"),
+        ({"spacing": (1, 1, 1)}, "is for OME images"),
+    ],
+)
+def test_refused(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(gzarr.ArgumentError, match=words):
+        gzarr.Loader(array(), Patches((8, 8, 8), **options))
+
+
+def test_posed_patches_are_not_merged() -> None:
+    with pytest.raises(gzarr.ArgumentError, match="lie on no grid"):
+        PatchMerger(array(), Patches((8, 8, 8), rotate=True))
