@@ -184,9 +184,7 @@ else:
         "tools.zarr_names": ("create", "from_array", "save_array", "save_group"),
     }
     _MODULES = {name: module for module, names in _NAMES.items() for name in names}
-    _SUBMODULES = frozenset(
-        {"blocks", "codecs", "errors", "integrations", "loader", "ome", "poses", "sparse", "stores"}
-    )
+    _SUBMODULES = frozenset({"blocks", "codecs", "errors", "integrations", "loader", "ome", "sparse", "stores"})
 
     def __getattr__(name):
         from importlib import import_module
