@@ -170,6 +170,11 @@ def _use_matrix(device: Device, path: Path) -> None:
             if not np.array_equal(device.to_host(matrix.to_dense(*chosen), stream), expected.astype(dtype)):
                 raise AssertionError(f"WRONG RESULT of a matrix of {dtype}")
         matrix.read_parts(*some)
+        if np.dtype(dtype).kind == "f":
+            scaled = device.to_host(matrix.dense(normalize=100, log1p=True)[:], stream)
+            totals = values.sum(axis=1, keepdims=True)
+            if not np.allclose(scaled, np.log1p(100 * values / np.maximum(totals, 1)), rtol=1e-5):
+                raise AssertionError(f"WRONG RESULT of a scaled matrix of {dtype}")
 
 
 def program(environment: Sequence[str] = (os.environ.get("CUDA_HOME", ""), str(gpu_facts.CUDA_HOME))) -> str | None:

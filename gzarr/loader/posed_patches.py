@@ -23,29 +23,48 @@ if TYPE_CHECKING:
 Interpolations: TypeAlias = "Literal['linear', 'nearest'] | Mapping[str, Literal['linear', 'nearest']]"
 
 
-class _PoseOptions(Protocol):
-    """Options of :class:`gzarr.loader.Patches` for poses, as they were given."""
+class PosedSampler(Protocol):
+    """Options of :class:`gzarr.loader.Patches` that are of poses."""
 
     @property
-    def rotate(self) -> Any: ...
+    def rotate(self) -> Any:
+        """Rotations."""
+
     @property
-    def scale(self) -> Any: ...
+    def scale(self) -> Any:
+        """Factors."""
+
     @property
-    def flip(self) -> Any: ...
+    def flip(self) -> Any:
+        """Axes that are reversed."""
+
     @property
-    def shear(self) -> Any: ...
+    def shear(self) -> Any:
+        """Most that axes are moved along others."""
+
     @property
-    def shift(self) -> Any: ...
+    def shift(self) -> Any:
+        """Most elements that patches are moved."""
+
     @property
-    def spacing(self) -> Any: ...
+    def spacing(self) -> Any:
+        """Distances of a patch's elements."""
+
     @property
-    def interpolation(self) -> Any: ...
+    def axes(self) -> tuple[int, ...] | None:
+        """Axes of the first array that patches are along."""
+
     @property
-    def dtype(self) -> Any: ...
+    def pad(self) -> Any:
+        """What lies beyond the ends."""
+
     @property
-    def axes(self) -> Any: ...
+    def interpolation(self) -> Any:
+        """Interpolation, or interpolations by name."""
+
     @property
-    def pad(self) -> Any: ...
+    def dtype(self) -> Any:
+        """Data type of patches that are interpolated linearly."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +97,7 @@ class PosedPatches:
 
     @classmethod
     def of(
-        cls, sampler: _PoseOptions, arrays: Mapping[str, Geometry], shape: tuple[int, ...], halo: tuple[int, ...]
+        cls, sampler: PosedSampler, arrays: Mapping[str, Geometry], shape: tuple[int, ...], halo: tuple[int, ...]
     ) -> PosedPatches:
         """Return what a sampler's options mean for some arrays.
 
@@ -150,7 +169,7 @@ def _orders(interpolation: Any, arrays: Mapping[str, Geometry]) -> dict[str, int
     return orders
 
 
-def _spacings(sampler: _PoseOptions, first: Geometry, k: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
+def _spacings(sampler: PosedSampler, first: Geometry, k: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Return the distances of the first array's elements, and of a patch's, along its axes."""
     try:
         wanted = np.array(sampler.spacing, np.float64)

@@ -187,8 +187,8 @@ def checked_poses(k: int, rotate: Any, scale: Any, flip: Any, shear: Any, shift:
         rotate = False
     elif rotate is not True:
         if angles is None or len(angles) not in ({1} if k == 2 else {1, 3}) or not all(0 <= a <= 180 for a in angles):
-            number = "one number" if k == 2 else "one number, or one for each axis"
-            raise ArgumentError(f"rotate must be True or degrees from 0 to 180 ({number}), not {rotate!r}")
+            count = "one number" if k == 2 else "one number, or one for each axis"
+            raise ArgumentError(f"rotate must be True or degrees from 0 to 180 ({count}), not {rotate!r}")
         rotate = angles[0] if len(angles) == 1 else angles
     factors = (1.0, 1.0) if scale is None else _numbers(scale)
     if factors is None or len(factors) != 2 or not 0 < factors[0] <= factors[1]:

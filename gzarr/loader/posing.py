@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -24,30 +24,6 @@ if TYPE_CHECKING:
 
     FloatArray = npt.NDArray[np.float64]
     IntArray = npt.NDArray[np.int64]
-
-
-class PosedPart(Protocol):
-    """What is asked of a part of a sample that is posed."""
-
-    @property
-    def pad(self) -> str | None:
-        """What lies beyond the ends of the array."""
-
-    @property
-    def posed(self) -> Posing | None:
-        """How windows become patches."""
-
-
-class PosedSource(Protocol):
-    """An array, and the part of samples that is read from it."""
-
-    @property
-    def array(self) -> ExportedArray:
-        """The array."""
-
-    @property
-    def part(self) -> PosedPart:
-        """The part."""
 
 
 @dataclass(frozen=True)
@@ -124,7 +100,9 @@ class Posing:
 
 
 def pose(
-    source: PosedSource,
+    array: ExportedArray,
+    posing: Posing,
+    pad: str,
     windows: Sequence[Any],
     inside: IntArray,
     origins: IntArray,
@@ -135,10 +113,14 @@ def pose(
 
     Parameters
     ----------
-    source
-        The source, whose part is posed.
+    array
+        The array.
+    posing
+        How its windows become patches.
+    pad
+        What lies beyond its ends.
     windows
-        For each patch, an array of ``source.read_shape``.
+        For each patch, an array of elements around it.
     inside
         int64 ``(n, ndim)``, first element of each window in the array.
     origins
@@ -148,17 +130,14 @@ def pose(
     memory
         Memory of the arrays.
     """
-    posing = source.part.posed
-    assert posing is not None
     if memory.stream is not None:
-        _pose_on_host(source, windows, inside, origins, targets, memory)
+        _pose_on_host(array, posing, pad, windows, inside, origins, targets, memory)
         return
-    array = source.array
     given = source_dtype(array.dtype, posing.order, f"the array {array.name!r}")
     final = targets[0].dtype if len(targets) else given
     # What the kernel cannot store is stored by NumPy.
     plain = final == given if posing.order == 0 else is_number(final)
-    mode = "constant" if source.part.pad == "fill" else str(source.part.pad)
+    mode = "constant" if pad == "fill" else pad
     fill = array.metadata.absent_value
     others = [d for d in range(array.ndim) if d not in posing.axes]
     order = (*others, *posing.axes)
@@ -181,7 +160,9 @@ def pose(
 
 
 def _pose_on_host(
-    source: PosedSource,
+    array: ExportedArray,
+    posing: Posing,
+    pad: str,
     windows: Sequence[Any],
     inside: IntArray,
     origins: IntArray,
@@ -193,9 +174,10 @@ def _pose_on_host(
 
     for i, (window, target) in enumerate(zip(windows, targets, strict=True)):
         made = np.empty(target.shape, target.dtype)
-        with get_device(source.array.device) as device:
+        with get_device(array.device) as device:
             on_host = device.to_host(window, memory.stream)
-            pose(source, [on_host], inside[i : i + 1], origins[i : i + 1], [made], HostMemory())
+            one = slice(i, i + 1)
+            pose(array, posing, pad, [on_host], inside[one], origins[one], [made], HostMemory())
             pinned = device.pinned(made.nbytes)
             pinned[:] = made.reshape(-1).view(np.uint8)
             uploaded = device.empty(made.shape, made.dtype, memory.stream)

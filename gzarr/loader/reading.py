@@ -256,6 +256,25 @@ class Source:
                 output.put(places[here] - begin, kept.taken(which[here], memory.results))
             begin += len(output)
 
+    def pose(
+        self, windows: Sequence[Any], inside: IntArray, origins: IntArray, samples: Sequence[Any], memory: Memory
+    ) -> None:
+        """Fill samples, whose part is posed, from the windows that were read for them.
+
+        Parameters
+        ----------
+        windows, samples
+            An array of :attr:`read_shape` for each sample, and its array.
+        inside
+            int64 ``(n, ndim)``, first element of each window.
+        origins
+            int64 ``(n, columns)``.
+        memory
+            Memory of the arrays.
+        """
+        assert self.part.posed is not None
+        pose(self.array, self.part.posed, str(self.part.pad), windows, inside, origins, samples, memory)
+
     def pad(self, sample: Any, window: Any, start: IntArray, inside: IntArray, memory: Memory) -> None:
         """Fill a sample from the window that was read for it, which may share its memory.
 
@@ -463,7 +482,7 @@ class Target:
         if self._source.part.posed is not None:
             samples = [_row(self._samples, i) for i in self._places.tolist()]
             windows = [self.outputs[0][i, ...] for i in range(len(samples))]
-            pose(self._source, windows, self.inside, self._origins, samples, self._memory)
+            self._source.pose(windows, self.inside, self._origins, samples, self._memory)
             return
         moved = np.arange(len(self.inside))
         if not self._apart:

@@ -21,7 +21,6 @@ from ..plan.planner import plan
 from ..plan.selection import parse_basic
 from .boxes import Boxes, runs_of
 from .gathering import GatheredWindows, pieces
-from .posing import pose
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -243,7 +242,7 @@ class Slabs:
                         arrays[box][tuple(slice(o, o + n) for o, n in zip(offset, source.read_shape, strict=True))]
                         for box, offset in zip(which.tolist(), offsets, strict=True)
                     ]
-                    pose(source, cut, inside, origins, [target[row, ...] for row in rows], memory)
+                    source.pose(cut, inside, origins, [target[row, ...] for row in rows], memory)
                     continue
                 for j, (row, box) in enumerate(zip(rows, which.tolist(), strict=True)):
                     window = tuple(slice(o, o + n) for o, n in zip(offsets[j], source.read_shape, strict=True))

@@ -1,4 +1,4 @@
-"""Posed patches: what SciPy resamples from the whole volume, in poses that depend on seed, epoch and sample only."""
+"""Patches in random poses: what they show, that they are resumed, and that places are drawn evenly."""
 
 from __future__ import annotations
 
@@ -6,389 +6,306 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
-from scipy import ndimage
 
 import gzarr
-from gzarr.errors import ArgumentError
-from gzarr.loader import Dataset, Loader, Patches
-from gzarr.loader.poses import Poses, checked_poses
+import gzarr.ome
+from gzarr.loader import Dataset, Merge, Patches
+from gzarr.loader.permutation import hashed
+from gzarr.loader.poses import checked_poses
 from gzarr.loader.posing import Posing
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from support.devices import TestedDevice
 
-# Small arrays, which are a block or two.
-pytestmark = pytest.mark.filterwarnings("ignore:shuffling is coarse")
-
-KEYS = np.random.default_rng(1).integers(-(1 << 62), 1 << 62, 20_000)
-#: Names of SciPy.
-MODES = {"reflect": "mirror", "symmetric": "reflect", "edge": "nearest", "fill": "grid-constant"}
+EVERYTHING: dict[str, Any] = {
+    "rotate": True, "scale": (0.8, 1.25), "flip": True, "shear": 0.1, "shift": 1.5,
+}  # fmt: skip
+KEYS = hashed(7, np.arange(2000)).view(np.int64)
 
 
-def volume(shape: tuple[int, ...], dtype: str = "f4") -> np.ndarray[Any, Any]:
-    return (np.random.default_rng(3).random(shape) * 1000).astype(dtype)
+def array(shape: tuple[int, ...] = (40, 45, 50), dtype: str = "f4", chunk: int = 16, **options: Any) -> gzarr.Array:
+    data = np.random.default_rng(0).random(shape) * 1000
+    store: dict[str, bytes] = {}
+    gzarr.create_array(store, data=data.astype(dtype), chunks=(chunk,) * len(shape), device="cpu")
+    return gzarr.open_array(store, **{"device": "cpu", **options})
 
 
-class Seen:
-    """The maps of all patches that were made, by array, and by the bytes of the sample's origin."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.maps: dict[tuple[int, bytes], Any] = {}
-        own = Posing.maps
-
-        def maps(posing: Posing, origins: Any) -> Any:
-            found = own(posing, origins)
-            for origin, one in zip(origins, found, strict=True):
-                self.maps[posing.factor[0], origin[:-1].tobytes()] = one
-            return found
-
-        monkeypatch.setattr(Posing, "maps", maps)
-
-    def of(self, origin: Any, factor: int = 1) -> Any:
-        return self.maps[factor, np.ascontiguousarray(origin, np.int64).tobytes()]
+def batches(loader: gzarr.Loader) -> list[Any]:
+    return list(loader)
 
 
-def expected(data: Any, affine: Any, shape: tuple[int, ...], order: int, pad: str) -> Any:
-    """Return what SciPy resamples, in float64."""
-    return ndimage.affine_transform(
-        data.astype("f8"), affine.matrix, affine.offset, shape, order=order, mode=MODES[pad], cval=-5.0
+def wanted(a: Any, loader: Any, batch: Any, i: int, length: tuple[int, ...], interpolation: Any = "linear") -> Any:
+    """Return a patch, read by itself in the pose of its sample."""
+    epoch = loader._of_epoch(loader._epoch)
+    numbers = np.flatnonzero((epoch.origins(np.arange(epoch.samples.count))[:, :-1] == batch.origins[i]).all(axis=1))
+    (number,) = [n for n in numbers if epoch.cells.labels(np.array([n]))[0] == batch.samples[i]]
+    posing = epoch.samples.each[0].sources[0].part.posed
+    assert posing is not None
+    (affine,) = posing.maps(epoch.origins(np.array([number])))
+    return gzarr.read_affine(
+        a, affine.matrix, offset=affine.offset, shape=length, boundary="reflect", interpolation=interpolation
     )
-
-
-options = st.fixed_dictionaries(
-    {},
-    optional={
-        "rotate": st.sampled_from([True, 30.0]),
-        "scale": st.sampled_from([(0.8, 1.25), (0.6, 0.6), (1.5, 2.0)]),
-        "flip": st.just(True),
-        "shear": st.sampled_from([0.1, 0.4]),
-        "shift": st.sampled_from([0.5, 3.0]),
-    },
-).filter(bool)
-
-
-@settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(
-    posed=options,
-    k=st.sampled_from([2, 3]),
-    pad=st.sampled_from(sorted(MODES)),
-    nearest=st.booleans(),
-    shuffle=st.sampled_from([False, "blocks", "full"]),
-    jitter=st.booleans(),
-    halo=st.sampled_from([0, 1]),
-)
-def test_patches_are_what_scipy_resamples(
-    posed: dict[str, Any], k: int, pad: Any, nearest: bool, shuffle: Any, jitter: bool, halo: int
-) -> None:
-    data = volume((40, 36) if k == 2 else (20, 24, 18))
-    a = gzarr.create_array({}, data=data, chunks=(7,) * k, fill_value=-5.0)
-    shape = (8, 6, 5)[:k]
-    interpolation: Any = "nearest" if nearest else "linear"
-    sampler = Patches(shape, pad=pad, jitter=jitter, halo=halo, interpolation=interpolation, **posed)
-    with pytest.MonkeyPatch.context() as patch:
-        seen = Seen(patch)
-        loader = Loader(a, sampler, batch_size=4, shuffle=shuffle, seed=7, drop_last=False)
-        whole = tuple(n + 2 * halo for n in shape)
-        count = 0
-        for batch in loader:
-            for origin, found in zip(batch.origins, batch["data"], strict=True):
-                assert len(origin) == k
-                affine = seen.of(origin)
-                right = expected(data, affine, whole, 0 if nearest else 1, pad)
-                if nearest:
-                    # Ties of rounding errors are anybody's.
-                    assert (found == right).mean() > 0.99
-                else:
-                    np.testing.assert_allclose(found, right, rtol=3e-6, atol=1e-3)
-                count += 1
-        assert count > 1
-
-
-# -- poses
-
-
-def poses(k: int = 3, **given: Any) -> Poses:
-    every: dict[str, Any] = dict.fromkeys(("rotate", "scale", "flip", "shear", "shift"))
-    return checked_poses(k, **{**every, **given})
-
-
-def degrees(matrices: Any) -> Any:
-    k = matrices.shape[-1]
-    trace = np.trace(matrices, axis1=1, axis2=2)
-    cosine = trace / 2 if k == 2 else (trace - 1) / 2
-    return np.degrees(np.arccos(np.clip(cosine, -1, 1)))
-
-
-@pytest.mark.parametrize("k", [2, 3])
-@pytest.mark.parametrize("rotate", [True, 30.0])
-def test_rotations(k: int, rotate: Any) -> None:
-    found = poses(k, rotate=rotate).matrices(KEYS)
-    np.testing.assert_allclose(found @ found.transpose(0, 2, 1), np.broadcast_to(np.eye(k), found.shape), atol=1e-12)
-    np.testing.assert_allclose(np.linalg.det(found), 1)
-    if rotate is True:
-        # Each axis is turned to anywhere as often: cosines have the mean 0, and their squares 1/k.
-        np.testing.assert_allclose(found.mean(0), 0, atol=0.03)
-        np.testing.assert_allclose((found**2).mean(0), 1 / k, atol=0.02)
-        assert degrees(found).max() > 175
-    else:
-        assert 29 < degrees(found).max() <= 30 + 1e-9
-        # As often to either side.
-        np.testing.assert_allclose((found - found.transpose(0, 2, 1)).mean(0), 0, atol=0.02)
-
-
-def test_rotations_about_axes() -> None:
-    found = poses(3, rotate=(20, 0, 0)).matrices(KEYS)
-    np.testing.assert_array_equal(found[:, 0], np.broadcast_to([1.0, 0.0, 0.0], (len(KEYS), 3)))
-    assert 19 < degrees(found).max() <= 20 + 1e-9
-
-
-def test_scales_flips_shears_and_shifts() -> None:
-    found = 1 / poses(3, scale=(0.5, 2)).matrices(KEYS)[:, 0, 0]
-    assert found.min() >= 0.5
-    assert found.max() <= 2
-    np.testing.assert_allclose(np.log2(found).mean(), 0, atol=0.03)
-    flipped = poses(3, flip=(0, 2)).matrices(KEYS)
-    np.testing.assert_array_equal(abs(flipped), np.broadcast_to(np.eye(3), flipped.shape))
-    np.testing.assert_allclose(np.diagonal(flipped, axis1=1, axis2=2).mean(0), [0, 1, 0], atol=0.03)
-    # Independent of each other.
-    assert abs((flipped[:, 0, 0] * flipped[:, 2, 2]).mean()) < 0.03
-    sheared = poses(2, shear=0.25).matrices(KEYS)
-    assert 0.24 < abs(sheared[:, 0, 1]).max() <= 0.25
-    moved = poses(2, shift=(2.5, 0)).shifts(KEYS)
-    assert 2.4 < moved[:, 0].max() <= 2.5
-    np.testing.assert_array_equal(moved[:, 1], 0)
-
-
-@settings(deadline=None, max_examples=60)
-@given(k=st.sampled_from([2, 3]), posed=options, half=st.lists(st.floats(0.5, 40), min_size=3, max_size=3))
-def test_no_pose_reaches_further_than_said(k: int, posed: dict[str, Any], half: list[float]) -> None:
-    posed = {name: value for name, value in posed.items() if name != "shift"}
-    drawn = poses(k, **posed)
-    size = np.array(half[:k])
-    corners = np.array(np.meshgrid(*[[-1, 1]] * k)).reshape(k, -1) * size[:, np.newaxis]
-    reached = abs(drawn.matrices(KEYS[:2000]) @ corners).max(axis=(0, 2))
-    assert (reached <= drawn.reach(size) * (1 + 1e-9)).all()
-
-
-# -- samples
-
-
-def by_sample(loader: Any, device: TestedDevice | None = None) -> dict[int, Any]:
-    found: dict[int, Any] = {}
-    for batch in loader:
-        data = batch["data"] if device is None else device.to_numpy(batch["data"])
-        for number, patch in zip(batch.samples.tolist(), data, strict=True):
-            assert number not in found
-            found[number] = np.array(patch)
-    return found
-
-
-def check_equal(some: dict[int, Any], whole: dict[int, Any]) -> None:
-    for number, patch in some.items():
-        np.testing.assert_array_equal(patch, whole[number])
-
-
-@pytest.fixture
-def array(tmp_path: Path) -> gzarr.Array:
-    return gzarr.create_array(tmp_path / "a", data=volume((24, 20, 16), "u2"), chunks=(8, 8, 8))
-
-
-POSED = Patches((5, 5, 5), pad="symmetric", rotate=True, scale=(0.8, 1.25), jitter=True)
-
-
-def test_poses_are_of_seed_epoch_and_sample(array: gzarr.Array) -> None:
-    options: dict[str, Any] = {"batch_size": 7, "seed": 3, "drop_last": False}
-    loader = Loader(array, POSED, **options)
-    first = by_sample(loader)
-    assert len(first) == 5 * 4 * 4
-    second = by_sample(loader)
-    same = Loader(array, POSED, **options)
-    check_equal(by_sample(same), first)
-    check_equal(by_sample(same), second)
-    assert not any(np.array_equal(first[n], second[n]) for n in first)
-    # Another seed.
-    other = by_sample(Loader(array, POSED, **{**options, "seed": 4}))
-    assert not any(np.array_equal(first[n], other[n]) for n in first)
-    # Places depend on the order, too; on a grid, patches are the same in any.
-    fixed = Patches((5, 5, 5), pad="symmetric", rotate=True, scale=(0.8, 1.25))
-    whole = by_sample(Loader(array, fixed, **options))
-    for shuffle in ("blocks", "full", False):
-        check_equal(by_sample(Loader(array, fixed, shuffle=shuffle, **{**options, "batch_size": 3})), whole)
-
-
-def test_ranks_and_resuming(array: gzarr.Array) -> None:
-    options: dict[str, Any] = {"batch_size": 4, "seed": 3, "drop_last": False}
-    whole = by_sample(Loader(array, POSED, **options))
-    seen: set[int] = set()
-    for rank in range(2):
-        some = by_sample(Loader(array, POSED, rank=rank, world_size=2, **options))
-        check_equal(some, whole)
-        seen |= set(some)
-    assert seen == set(whole)
-    loader = Loader(array, POSED, **options)
-    for batch, _ in zip(loader, range(6), strict=False):
-        del batch
-    resumed = Loader(array, POSED, **options)
-    resumed.load_state_dict(loader.state_dict())
-    rest = by_sample(resumed)
-    assert 0 < len(rest) < len(whole)
-    check_equal(rest, whole)
 
 
 @pytest.mark.parametrize("shuffle", ["blocks", "full", False])
-def test_on_any_device(shuffle: Any, tmp_path: Path, array: gzarr.Array, device: TestedDevice) -> None:
-    expected = by_sample(Loader(array, POSED, batch_size=8, shuffle=shuffle, drop_last=False))
-    found = by_sample(
-        Loader(device.open(tmp_path / "a"), POSED, batch_size=8, shuffle=shuffle, drop_last=False), device
+@pytest.mark.parametrize("jitter", [False, True])
+def test_patches_are_those_of_read_affine(shuffle: Any, jitter: bool) -> None:
+    a = array()
+    loader = gzarr.Loader(
+        a, Patches((10, 12, 14), jitter=jitter, **EVERYTHING), batch_size=4, shuffle=shuffle, seed=3, drop_last=False
     )
-    assert set(found) == set(expected)
-    check_equal(found, expected)
-
-
-def test_flipped_patches_are_copies() -> None:
-    data = volume((12, 12), "i8") + (1 << 60)
-    a = gzarr.create_array({}, data=data, chunks=5)
-    seen = set()
-    loader = Loader(a, Patches((4, 4), flip=True, pad="edge", interpolation="nearest"), batch_size=9, drop_last=False)
+    seen = 0
     for batch in loader:
-        for (y, x), patch in zip(batch.origins.tolist(), batch["data"], strict=True):
-            own = data[y : y + 4, x : x + 4]
-            forms = [own, own[::-1], own[:, ::-1], own[::-1, ::-1]]
-            (form,) = [i for i, one in enumerate(forms) if np.array_equal(one, patch)]
-            seen.add(form)
-    assert len(seen) > 1
+        assert batch["data"].shape[1:] == (10, 12, 14)
+        assert batch.origins.shape[1] == 3
+        for i in range(len(batch["data"])):
+            np.testing.assert_allclose(batch["data"][i], wanted(a, loader, batch, i, (10, 12, 14)), rtol=1e-5)
+            seen += 1
+    assert seen == 4 * 4 * 4
 
 
-def test_labels_have_the_pose_of_their_image(monkeypatch: pytest.MonkeyPatch) -> None:
-    image = volume((30, 32))
-    labels = (image * 7).astype("u8") + (1 << 55)
-    half = image[::2, ::2].copy()
-    arrays = {
-        "image": gzarr.create_array({}, data=image, chunks=8),
-        "labels": gzarr.create_array({}, data=labels, chunks=8),
-        "half": gzarr.create_array({}, data=half, chunks=8),
-    }
-    seen = Seen(monkeypatch)
-    sampler = Patches((6, 6), rotate=True, shift=1.5, pad="symmetric", interpolation={"labels": "nearest"}, dtype="f2")
-    loader = Loader(arrays, sampler, batch_size=5, drop_last=False)
-    different = 0
+@pytest.mark.parametrize("pad", ["reflect", "symmetric", "edge", "fill"])
+@pytest.mark.parametrize("options", [{"rotate": 30}, {"rotate": (180, 5, 5)}, {"scale": (1.2, 1.5)}, {"flip": (0,)}])
+def test_windows_are_large_enough(options: dict[str, Any], pad: Any) -> None:
+    """At each place of the grid, also beyond the ends, the patch is that of the whole array."""
+    a = array((30, 20, 25))
+    loader = gzarr.Loader(a, Patches((12, 13, 14), halo=2, pad=pad, **options), batch_size=1, drop_last=False)
+    epoch = loader._of_epoch(0)
+    posing = epoch.samples.each[0].sources[0].part.posed
+    assert posing is not None
+    for batch, number in zip(loader, epoch.numbers(0, 99), strict=False):
+        (affine,) = posing.maps(epoch.origins(np.array([number])))
+        found = gzarr.read_affine(
+            a, affine.matrix, offset=affine.offset, shape=(16, 17, 18), boundary="constant" if pad == "fill" else pad
+        )
+        np.testing.assert_allclose(batch["data"][0], found, rtol=1e-5, atol=1e-4)
+
+
+def test_labels_have_the_pose_of_their_image() -> None:
+    index = np.indices((40, 40, 40))
+    ball = ((index - 20) ** 2).sum(axis=0) < 15**2
+    image, mask = ball * 1000.0, (ball * 7).astype("u2")
+    channels = np.stack([image, 2 * image])
+    loader = gzarr.Loader(
+        {"image": channels, "mask": mask},
+        Patches((16, 16, 16), interpolation={"mask": "nearest"}, jitter=True, **EVERYTHING),
+        batch_size=8,
+    )
     for batch in loader:
-        assert batch["labels"].dtype == labels.dtype
-        assert batch["image"].dtype == batch["half"].dtype == np.float16
-        assert batch["half"].shape[1:] == (3, 3)
-        for i, origin in enumerate(batch.origins):
-            affine = seen.of(origin)
-            right = expected(image, affine, (6, 6), 1, "symmetric").astype("f2")
-            np.testing.assert_allclose(batch["image"][i], right, rtol=2e-3)
-            of_labels = ndimage.affine_transform(
-                np.arange(labels.size, dtype="f8").reshape(labels.shape), affine.matrix, affine.offset, (6, 6),
-                order=0, mode="reflect",
-            )  # fmt: skip
-            different += np.count_nonzero(labels.ravel()[of_labels.astype(int)] != batch["labels"][i])
-            of_half = expected(half, seen.of(origin, 2), (3, 3), 1, "symmetric")
-            np.testing.assert_allclose(batch["half"][i], of_half.astype("f2"), rtol=2e-3)
-            # An element of the smaller array is in the middle of four of the larger one.
-            place = affine.matrix @ (2.5, 2.5) + affine.offset
-            np.testing.assert_allclose(
-                seen.of(origin, 2).matrix @ (1, 1) + seen.of(origin, 2).offset, (place - 0.5) / 2
-            )
-    assert different < 10
+        assert batch["image"].shape == (8, 2, 16, 16, 16)
+        assert batch["mask"].dtype == np.uint16
+        assert set(np.unique(batch["mask"])) <= {0, 7}
+        np.testing.assert_allclose(batch["image"][:, 1], 2 * batch["image"][:, 0])
+        # Where all neighbours are alike, so is the label.
+        assert (batch["mask"][batch["image"][:, 0] == 1000] == 7).all()
+        assert (batch["mask"][batch["image"][:, 0] == 0] == 0).all()
 
 
-def test_spacing_of_images(tmp_path: Path) -> None:
-    """Volumes of other voxel sizes look alike: a plane that rises by 1 for each unit."""
-    images = []
-    for i, scale in enumerate([(2.0, 0.5), (1.0, 1.0), (0.25, 0.25)]):
-        shape = [round(40 / s) for s in scale]
-        y, x = (np.arange(n) * s for n, s in zip(shape, scale, strict=True))
-        data = (100 + 3 * y[:, None] + x[None, :]).astype("f4")
-        images.append(gzarr.ome.create(tmp_path / str(i), data, axes="yx", scale=scale, levels=2, chunks=16))
-    for image in images:
-        loader = Loader(image, Patches((6, 6), spacing=(1.0, 0.5), pad="edge"), batch_size=4, drop_last=False)
-        level = 1 if image.scale == (0.25, 0.25) else 0
-        room = np.round(6 * np.array([1.0, 0.5]) / image.grid(level).scale)
-        count = 0
-        for batch in loader:
-            for origin, patch in zip(batch.origins, batch["data"], strict=True):
-                # Others show what is beyond the edge.
-                if (origin >= 2).all() and (origin + room + 2 <= image.level(level).shape).all():
-                    np.testing.assert_allclose(np.diff(patch, axis=0), 3.0, rtol=1e-4)
-                    np.testing.assert_allclose(np.diff(patch, axis=1), 0.5, rtol=1e-4)
-                    count += 1
-        assert count > 3
-    with pytest.raises(ArgumentError, match="spacing= is for OME images"):
-        len(Loader(np.zeros((9, 9)), Patches((3, 3), spacing=(1, 1), pad="edge"), batch_size=1))
+def test_levels_of_one_region() -> None:
+    """An array that is smaller by 2 shows the same in the same pose: places of centres."""
+    z, y, x = np.indices((48, 48, 48)).astype("f8")
+    fine = 3 * z + 5 * y - 7 * x
+    coarse = fine.reshape(24, 2, 24, 2, 24, 2).mean(axis=(1, 3, 5))
+    sampler = Patches((8, 8, 8), where=np.array([[20, 20, 20], [16, 22, 18]]), rotate=True, scale=(0.9, 1.1))
+    for batch in gzarr.Loader({"fine": fine, "coarse": coarse}, sampler, batch_size=1):
+        mean = batch["fine"].reshape(-1, 4, 2, 4, 2, 4, 2).mean(axis=(2, 4, 6))
+        np.testing.assert_allclose(batch["coarse"], mean, rtol=1e-9)
 
 
-def test_places_are_drawn_evenly() -> None:
-    """Middles of random patches are in each part of the array as often."""
-    a = gzarr.create_array({}, data=np.zeros((64, 64), "u1"), chunks=16)
-    loader = Loader(a, Patches((8, 8), rotate=True, jitter=True, pad="edge"), batch_size=64)
-    origins = np.concatenate([batch.origins for _ in range(60) for batch in loader])
-    assert origins.shape[1] == 2
-    counts, _ = np.histogramdd(origins, bins=(4, 4), range=[(0, 57), (0, 57)])
-    expected = counts.sum() / 16
-    assert ((counts - expected) ** 2 / expected).sum() < 60
+def test_spacing_makes_volumes_alike() -> None:
+    def image(scale: tuple[float, ...], shape: tuple[int, ...]) -> Any:
+        places = [s * i for s, i in zip(scale, np.indices(shape), strict=True)]
+        data = 1000.0 + 3 * places[0] + 5 * places[1] - 7 * places[2]
+        return gzarr.ome.create({}, data, axes="zyx", scale=scale, chunks=(8, 8, 8), levels=2, progress=False)
+
+    one, other = image((2, 0.5, 0.5), (20, 80, 80)), image((1, 1, 1), (40, 40, 40))
+    sampler = Patches((6, 8, 8), spacing=(2.0, 1.0, 1.0), where=np.array([[4, 10, 10]]), stride=1)
+    loader = gzarr.Loader([one, other], sampler, batch_size=1, shuffle=False)
+    # The coarsest level that is fine enough: of 0.5, the second one.
+    assert [next(iter(v.values())).shape for v in loader._arrays] == [(20, 40, 40), (40, 40, 40)]
+    for batch in loader:
+        (patch,) = batch["data"]
+        np.testing.assert_allclose(np.diff(patch, axis=0), 3 * 2)
+        np.testing.assert_allclose(np.diff(patch, axis=1), 5)
+        np.testing.assert_allclose(np.diff(patch, axis=2), -7)
 
 
-def test_a_dataset(array: gzarr.Array) -> None:
-    dataset = Dataset(array, POSED, seed=5)
+def test_rotations_are_physical() -> None:
+    """A ball of an anisotropic image stays one."""
+    scale = np.array([2, 0.5, 0.5])
+    # The patch below is of 16 x 32 x 32 elements.
+    centre = scale * (np.array([6, 20, 20]) + np.array([15, 31, 31]) / 2)
+    index = np.moveaxis(np.indices((30, 80, 80)), 0, -1) * scale
+    ball = np.clip(6.5 - np.linalg.norm(index - centre, axis=-1), 0, 3)
+    image = gzarr.ome.create({}, ball, axes="zyx", scale=(2, 0.5, 0.5), chunks=(8, 8, 8), levels=1, progress=False)
+    plain, turned = (
+        gzarr.Loader(image, Patches((16, 16, 16), where=np.array([[6, 20, 20]]), spacing=(2, 1, 1), **options))
+        for options in ({}, {"rotate": True})
+    )
+    (before,), (after,) = (batch["data"] for (batch,) in (plain, turned))
+    assert abs(after.sum() / before.sum() - 1) < 0.05
+    assert np.abs(after - before).max() < 1
+
+
+@pytest.mark.parametrize("shuffle", ["blocks", "full", False])
+def test_resume_is_exact(shuffle: Any) -> None:
+    def loader(**options: Any) -> gzarr.Loader:
+        return gzarr.Loader(
+            array(), Patches((10, 12, 14), jitter=True, **EVERYTHING), batch_size=4, shuffle=shuffle, seed=3, **options
+        )
+
+    whole, state = [], None
+    first = loader()
+    for epoch in range(2):
+        for step, batch in enumerate(first):
+            whole.append(batch["data"])
+            if epoch == 1 and step == 4:
+                state, at = first.state_dict(), len(whole)
+    assert not np.array_equal(whole[0], whole[len(whole) // 2])
+    assert state is not None
+    second = loader(prefetch=0)
+    second.load_state_dict(state)
+    rest = [batch["data"] for batch in second]
+    np.testing.assert_array_equal(rest, whole[at:])
+    # Ranks share the same samples in the same poses.
+    ranks = [loader(rank=rank, world_size=2) for rank in range(2)]
+    samples: dict[int, Any] = {}
+    for rank in ranks:
+        for batch in rank:
+            samples |= dict(zip(batch.samples.tolist(), batch["data"], strict=True))
+    for batch in loader():
+        for sample, data in zip(batch.samples.tolist(), batch["data"], strict=True):
+            if sample in samples:
+                np.testing.assert_array_equal(samples[sample], data)
+
+
+def test_fingerprint_has_the_poses() -> None:
+    a = array()
+    fingerprints = {
+        gzarr.Loader(a, Patches((8, 8, 8), **options)).fingerprint
+        for options in ({}, {"rotate": True}, {"rotate": 10}, {"scale": (0.8, 1.25)}, {"scale": (0.8, 1.2)},
+                        {"flip": True}, {"flip": (0,)}, {"shear": 0.1}, {"shift": 1})
+    }  # fmt: skip
+    assert len(fingerprints) == 9
+    # That of patches without poses is as before there were any.
+    assert repr(Patches((8, 8, 8))) == "Patches(shape=(8, 8, 8))"
+
+
+@pytest.mark.parametrize("stride", [None, 5])
+def test_places_are_drawn_evenly(stride: Any) -> None:
+    """Each place is drawn as often as the others, wherever it is in slabs of chunks."""
+    # Of 88 places along each axis, each bin has as many.
+    n, patch = 95, 8
+    sampler = Patches((patch, patch), jitter=True, stride=stride, rotate=True, scale=(0.8, 1.25))
+    loader = gzarr.Loader(array((n, n), chunk=16), sampler, batch_size=8, seed=5)
+    assert loader.explain().mixing.groups > 1
+    origins = np.concatenate([batch.origins for _ in range(40) for batch in loader])
+    counts = np.histogram2d(*origins.T, bins=8, range=[[0, 88]] * 2)[0]
+    expected = counts.sum() / 64
+    # Not more uneven than independent places would be: 63 degrees of freedom.
+    assert ((counts - expected) ** 2 / expected).sum() < 103
+    # Also within bins: at the edges of groups, of chunks and of cells.
+    for along in origins.T:
+        each = np.bincount(along, minlength=88)
+        assert ((each - each.mean()) ** 2 / each.mean()).sum() < 132
+
+
+def test_devices(device: TestedDevice) -> None:
+    sampler = Patches((10, 12, 14), jitter=True, dtype="f4", **EVERYTHING)
+    wanted = batches(gzarr.Loader(array(dtype="u2"), sampler, batch_size=4))
+    for shuffle in ("blocks", False):
+        for batch in gzarr.Loader(array(dtype="u2", device=device.name), sampler, batch_size=4, shuffle=shuffle):
+            data = device.to_numpy(batch["data"])
+            assert data.dtype == np.float32
+            if shuffle == "blocks":
+                np.testing.assert_array_equal(data, wanted.pop(0)["data"])
+
+
+def test_types() -> None:
+    sampler = Patches((10, 12, 14), rotate=True)
+    for dtype in ("u1", "f2"):
+        loader, exact = (gzarr.Loader(array(dtype=kind), sampler, batch_size=4) for kind in (dtype, "f8"))
+        for found, other in zip(loader, exact, strict=True):
+            assert found["data"].dtype == dtype
+            if dtype == "f2":
+                np.testing.assert_allclose(found["data"], other["data"], atol=1)
+    for flips in gzarr.Loader(array(dtype="u8"), Patches((10, 12, 14), flip=True), batch_size=4):
+        assert np.isin(flips["data"], array(dtype="u8")[...]).all()
+
+
+def test_dataset() -> None:
+    dataset = Dataset(array(), Patches((10, 12, 14), **EVERYTHING))
+    assert not np.array_equal(dataset[3]["data"], dataset[3]["data"])
     dataset.set_epoch(2)
-    first = dataset[7]["data"]
-    assert first.shape == (5, 5, 5)
-    np.testing.assert_array_equal(dataset[7]["data"], first)
-    dataset.set_epoch(3)
-    assert not np.array_equal(dataset[7]["data"], first)
-    np.testing.assert_array_equal(dataset.__getitems__([7])[0]["data"], dataset[7]["data"])
+    np.testing.assert_array_equal(dataset[3]["data"], dataset[3]["data"])
 
 
-def test_the_order_is_told_apart(array: gzarr.Array) -> None:
-    state = Loader(array, POSED, batch_size=2).state_dict()
-    other = Loader(array, Patches((5, 5, 5), pad="symmetric", rotate=True, jitter=True), batch_size=2)
-    with pytest.raises(ArgumentError):
-        other.load_state_dict(state)
+@pytest.mark.parametrize("k", [2, 3])
+@pytest.mark.parametrize("rotate", [None, True, 20, (10, 20, 30)])
+@pytest.mark.parametrize("more", [{}, {"scale": (0.5, 1.5), "shear": 0.2, "flip": True, "shift": 2}])
+def test_reach(k: int, rotate: Any, more: dict[str, Any]) -> None:
+    if k == 2 and isinstance(rotate, tuple):
+        return
+    options: dict[str, Any] = {"rotate": rotate, "scale": None, "flip": None, "shear": None, "shift": None, **more}
+    poses = checked_poses(k, **options)
+    length = (9, 20, 14)[:k]
+    posing = Posing(poses, tuple(range(k)), length, length, (1.0,) * k, (1.0,) * k, (1,) * k, 1)
+    origins = np.column_stack([np.zeros((len(KEYS), k), np.int64), KEYS])
+    around = posing.around()
+    for affine in posing.maps(origins):
+        for low, high, (first, count) in zip(*affine.extent(length), around, strict=True):
+            assert first <= np.floor(low)
+            assert np.ceil(high) < first + count
+    # Nor much larger than they need be.
+    lows, highs = (np.array(ends) for ends in zip(*(m.extent(length) for m in posing.maps(origins)), strict=True))
+    spread = highs.max(axis=0) - lows.min(axis=0)
+    assert (np.array([n for _, n in around]) <= (2.1 if more else 1.35) * spread + 7).all()
 
 
-def test_chunks_that_are_damaged_are_errors() -> None:
-    values: dict[str, bytes] = {}
-    gzarr.create_array(values, data=volume((24, 24)), chunks=8)
-    values["c/1/1"] = b"no chunk"
-    loader = Loader(gzarr.open_array(values), Patches((6, 6), rotate=True, pad="edge"), batch_size=4)
-    with pytest.raises(gzarr.errors.ChunkDecodeError, match=r"1, 1"):
-        list(loader)
+def test_rotations_are_even() -> None:
+    """Of any rotation, the first axis points in every direction as often; all are rotations."""
+    for k, rotate in ((3, True), (2, True), (3, 25), (3, (10, 0, 20))):
+        found = checked_poses(k, rotate, None, None, None, None).matrices(KEYS)
+        np.testing.assert_allclose(
+            found @ found.transpose(0, 2, 1), np.broadcast_to(np.eye(k), found.shape), atol=1e-12
+        )
+        np.testing.assert_allclose(np.linalg.det(found), 1)
+        if rotate is True:
+            assert np.abs(found.mean(axis=0)).max() < 0.06
+        if rotate == 25:
+            angle = np.degrees(np.arccos(np.clip((np.trace(found, axis1=1, axis2=2) - 1) / 2, -1, 1)))
+            assert 24.5 < angle.max() <= 25 + 1e-6
+    scaled = checked_poses(3, None, (0.5, 2), None, None, None).matrices(KEYS)[:, 0, 0]
+    assert abs(np.log(scaled).mean()) < 0.05
+    assert 0.5 <= scaled.min() < 0.51
+    assert 1.95 < scaled.max() <= 2
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("options", "words"),
     [
-        ({"rotate": "much"}, "rotate must be True or degrees"),
-        ({"rotate": 200}, "from 0 to 180"),
-        ({"rotate": (1, 2)}, "one number, or one for each axis"),
-        ({"scale": 2.0}, "the least and the largest factor"),
-        ({"scale": (0, 1)}, "the least and the largest factor"),
-        ({"flip": (0, 3)}, "axes of a patch, from 0 to 2"),
-        ({"shear": -1}, "at least 0"),
-        ({"shift": (1, 2)}, "one number or one for each axis"),
-        ({"rotate": True, "pad": None}, "posed patches need pad="),
-        ({"rotate": True, "interpolation": "cubic"}, "gzarr.read_affine has 'cubic'"),
-        ({"rotate": True, "interpolation": {"labels": "nearest"}}, r"names \['labels'\]"),
-        ({"rotate": True, "dtype": "c8"}, "one of integers or floats"),
-        ({"rotate": True, "dtype": "U3"}, "one of integers or floats"),
+        ({"rotate": -3}, "rotate must be"),
+        ({"rotate": (1, 2)}, "rotate must be"),
+        ({"scale": (1.2, 0.8)}, "scale must be"),
+        ({"scale": 2}, "scale must be"),
+        ({"flip": (3,)}, "flip must be"),
+        ({"shear": -1}, "shear must be"),
+        ({"shift": (1, 2)}, "shift must be"),
+        ({"rotate": True, "pad": None}, "need pad="),
+        ({"rotate": True, "interpolation": "cubic"}, "read_affine has 'cubic'"),
+        ({"rotate": True, "interpolation": {"mask": "nearest"}}, "interpolation= names"),
+        ({"rotate": True, "dtype": "c8"}, "integers or floats"),
+        ({"spacing": (1, 1, 1)}, "is for OME images"),
     ],
 )
-def test_wrong_options(given: dict[str, Any], message: str, array: gzarr.Array) -> None:
-    sampler = Patches((4, 4, 4), **{"pad": "edge", **given})
-    with pytest.raises(ArgumentError, match=message):
-        list(Loader(array, sampler, batch_size=1))
+def test_refused(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(gzarr.ArgumentError, match=words):
+        gzarr.Loader(array(), Patches((8, 8, 8), **options))
 
 
-def test_dtypes_that_have_no_values_between() -> None:
-    a = gzarr.create_array({}, data=np.array([["a", "b"], ["c", "d"]]), chunks=2)
-    with pytest.raises(ArgumentError):
-        list(Loader(a, Patches((2, 2), rotate=True, pad="edge"), batch_size=1))
-    loader = Loader(a, Patches((2, 2), flip=True, pad="edge", interpolation="nearest"), batch_size=1)
-    assert sorted(next(iter(loader))["data"].ravel().tolist()) == ["a", "b", "c", "d"]
+def test_posed_patches_are_not_merged() -> None:
+    with pytest.raises(gzarr.ArgumentError, match="lie on no grid"):
+        Merge(
+            gzarr.create_array({}, shape=(40, 40, 40), chunks=8, dtype="f4", device="cpu"),
+            Patches((8, 8, 8), rotate=True),
+        )

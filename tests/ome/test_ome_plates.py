@@ -14,7 +14,7 @@ from test_ome_metadata import DOCUMENTS, damaged
 
 import gzarr
 from gzarr.errors import ArgumentError, GzarrError, MetadataError, NodeNotFoundError
-from gzarr.ome import Collection, Image, Labels, MetadataWarning, Plate, Well
+from gzarr.ome import Collection, Image, Labels, MetadataWarning, Plate, Scene, Well
 
 ROWS = [chr(ord("A") + i) for i in range(16)]
 COLUMNS = [str(i + 1) for i in range(24)]
@@ -273,6 +273,6 @@ class TestAnyDocument:
             assert len(repr(node)) < 1000
             if isinstance(node, Image):
                 return
-            for one in node if isinstance(node, Plate | Labels) else range(2):
+            for one in node if isinstance(node, Plate | Labels | Scene) else range(2):
                 with contextlib.suppress(GzarrError, IndexError):
                     node[one]

@@ -365,19 +365,6 @@ def _loader(here: Here) -> Iterator[None]:
     assert sum(batch["data"].shape[0] for batch in names["samples"]) == 18
 
 
-def _poses(here: Here) -> Iterator[None]:
-    volume = np.random.default_rng(0).integers(0, 1000, (24, 64, 64)).astype("u2")
-    a = gzarr.create_array("volume.zarr", data=volume, chunks=(8, 16, 16))
-    gzarr.create_array("cells.zarr", data=(volume > 500).astype("u1"), chunks=(8, 16, 16))
-    gzarr.ome.create("image.ome.zarr", volume, axes="zyx", scale=(2, 0.5, 0.5), units="micrometer")
-    gzarr.ome.create("other.ome.zarr", volume, axes="zyx", scale=(1, 1, 1), units="micrometer")
-    yield
-    for batch in here.names["loader"]:
-        assert batch["data"].shape == (4, 8, 16, 16)
-    exact = gzarr.read_affine(a, [[1, 0, 0], [0, 0, 1], [0, -1, 0]], offset=(0, 0, 63), shape=(8, 64, 64))
-    np.testing.assert_array_equal(exact, volume[:8].transpose(0, 2, 1)[:, ::-1])
-
-
 _AXES: list[dict[str, str]] = [
     {"name": "c", "type": "channel"},
     *({"name": name, "type": "space", "unit": "micrometer"} for name in "zyx"),
@@ -511,7 +498,6 @@ PREPARATIONS: dict[str, Callable[[Here], Iterator[None]]] = {
     "docs/integrations.md#PyTorch and JAX": _torch_and_jax,
     "docs/blocks.md": _blocks,
     "docs/loader.md": _loader,
-    "docs/poses.md": _poses,
     "docs/imaging.md": _images,
     "docs/imaging.md#Coordinate systems and scenes": _systems,
     "docs/imaging.md#Writing": _new_images,
