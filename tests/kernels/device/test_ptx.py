@@ -101,7 +101,7 @@ def plain(text: str) -> str:
 def test_every_kernel_is_there(programs: dict[str, str]) -> None:
     assert len(programs) == 35
     assert {name.rpartition("-")[0] for name in programs if "-" in name} == {
-        "assemble", "densify", "gather", "take_chosen",
+        "assemble", "densify", "gather", "scale_rows", "take_chosen",
     }  # fmt: skip
 
 
