@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from support.loaders import DATA, ROWS, SHUFFLES, labels, rows, write_rows
+from support.loaders import DATA, ROWS, SHUFFLES, await_end_of_threads, labels, rows, write_rows
 
 import gzarr
 from gzarr.loader import Loader, Patches, Rows, Windows
@@ -108,17 +108,11 @@ def test_an_error_of_the_transform_is_raised(root: Path) -> None:
     assert next(batches) == 16
 
 
-def loader_threads() -> list[threading.Thread]:
-    return [thread for thread in threading.enumerate() if thread.name.startswith("gzarr-loader")]
-
-
 @pytest.mark.parametrize("way", ["close", "break", "collect", "exhaust", "error"])
 def test_threads_end(root: Path, way: str) -> None:
     # Errors of other tests keep their iterators until they are collected.
     gc.collect()
-    for thread in loader_threads():
-        thread.join(5)
-    assert not loader_threads()
+    await_end_of_threads()
     loader: Any = rows(root)
     batches: Any = iter(loader)
     next(batches)
@@ -138,9 +132,7 @@ def test_threads_end(root: Path, way: str) -> None:
         with pytest.raises(ZeroDivisionError):
             batches.throw_away = 1 / 0
         del batches
-    for thread in loader_threads():
-        thread.join(5)
-    assert not loader_threads()
+    await_end_of_threads()
 
 
 def test_two_iterators_at_a_time(root: Path) -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import itertools
-import threading
 from collections import Counter
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pytest
+from support.loaders import await_end_of_threads
 
 import gzarr
 from gzarr.loader import Loader, Patches, Rows, Windows
@@ -277,9 +277,7 @@ def test_going_on_is_exact_and_decodes_what_is_left_once(steps_before: int) -> N
 
 def close(batches: Any) -> None:
     batches.close()
-    for thread in threading.enumerate():
-        if thread.name.startswith("gzarr-loader"):
-            thread.join(10)
+    await_end_of_threads()
 
 
 @pytest.mark.parametrize("shuffle", ["full", False])

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from support.loaders import SHUFFLES
+from support.loaders import SHUFFLES, await_end_of_threads, loader_threads
 
 import gzarr
 from gzarr.engines.asking import Asked, Taken
@@ -287,7 +287,7 @@ def test_without_threads_nothing_is_asked_for_ahead(server: Holding) -> None:
     rows_of(next(batches))
     assert len(server.asked) <= 4 * len(NAMES)
     assert server.most <= 4
-    assert not [thread for thread in threading.enumerate() if "gzarr-loader" in thread.name]
+    assert not loader_threads()
 
 
 @EACH_ORDER
@@ -328,10 +328,7 @@ def test_closing_does_not_wait_for_answers(server: Holding, way: str, shuffle: A
     with server.changed:
         assert server.changed.wait_for(lambda: server.active >= 20, 30)
     batches.close()
-    end = time.monotonic() + 20
-    while any("gzarr-loader" in thread.name for thread in threading.enumerate()):
-        assert time.monotonic() < end
-        time.sleep(0.01)
+    await_end_of_threads()
     # The server has not answered yet.
     assert server.active >= 20
 
@@ -343,10 +340,7 @@ def test_threads_end_with_the_epoch(server: Holding, way: str) -> None:
     for _ in range(len(loader)):
         next(batches)
     # The iterator still lives, and does not know that it was the last one.
-    end = time.monotonic() + 20
-    while any("gzarr-loader" in thread.name for thread in threading.enumerate()):
-        assert time.monotonic() < end
-        time.sleep(0.01)
+    await_end_of_threads()
 
 
 def test_documents_are_looked_at_side_by_side(server: Holding) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from support.loaders import await_end_of_threads
 
 import gzarr
 from gzarr.engines import result_memory
@@ -158,9 +159,7 @@ def test_going_on_decodes_one_block_again(steps_before: int, prefetch: int) -> N
     resumed.load_state_dict(loader.state_dict())
     # Reading ahead ends before its chunks are counted.
     batches.close()  # type: ignore[attr-defined]
-    for thread in threading.enumerate():
-        if thread.name.startswith("gzarr-loader"):
-            thread.join(10)
+    await_end_of_threads()
     epoch = resumed._of_epoch(0)
     bounds = epoch.order.bounds.tolist()
     block = int(np.searchsorted(bounds, 8 * steps_before, "right")) - 1

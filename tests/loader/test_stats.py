@@ -7,7 +7,6 @@ import http.server
 import signal
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 from support import devices
-from support.loaders import ROWS, rows, write_rows
+from support.loaders import ROWS, await_end_of_threads, loader_threads, rows, write_rows
 from support.range_server import range_server
 from support.terminals import on_terminal
 
@@ -178,10 +177,8 @@ def test_a_slow_device_shows(root: Path, monkeypatch: pytest.MonkeyPatch, decode
             next(batches)
         stats = loader.stats()
         batches.close()
-        for thread in threading.enumerate():
-            if thread.name.startswith("gzarr-loader"):
-                thread.join()
-        del batches, loader, thread
+        await_end_of_threads()
+        del batches, loader
     assert waits
     assert stats.slowest == "device"
     assert stats.device_s >= 10 * NAP_S
@@ -262,10 +259,6 @@ def test_the_line_is_rewritten_on_a_terminal(root: Path) -> None:
 # -- the end of the threads
 
 
-def running() -> list[threading.Thread]:
-    return [thread for thread in threading.enumerate() if thread.name.startswith("gzarr-loader")]
-
-
 def closed(batches: Any) -> None:
     batches.close()
 
@@ -284,7 +277,7 @@ def test_threads_end_in_the_middle_of_a_block(kind: str, end: Callable[[Any], No
     batches: Any = iter(Loader(array, batch_size=400, buffer_bytes=1 << 20))
     while not store.naps:
         time.sleep(0.01)
-    threads = running()
+    threads = loader_threads()
     assert threads
     end(batches)
     del batches
@@ -304,7 +297,7 @@ def test_threads_end_while_they_wait_for_a_remote_store(slow_url: str, monkeypat
     monkeypatch.setattr(kind, "request_limits", lambda _: limits)
     batches: Any = iter(Loader(array, batch_size=400, buffer_bytes=1 << 20))
     time.sleep(0.3)
-    threads = running()
+    threads = loader_threads()
     batches.close()
     begin = time.monotonic()
     for thread in threads:
@@ -318,7 +311,8 @@ import signal, sys, threading, time
 sys.path[:0] = {path!r}
 # Processes in the background of a shell begin with this signal ignored.
 signal.signal(signal.SIGINT, signal.default_int_handler)
-from loader.test_stats import Slow, stored, running
+from loader.test_stats import Slow, stored
+from support.loaders import loader_threads
 import gzarr
 
 store = Slow()
@@ -333,9 +327,9 @@ try:
         time.sleep(60)
 except KeyboardInterrupt:
     begin = time.monotonic()
-    for thread in running():
+    for thread in loader_threads():
         thread.join(20)
-    print(time.monotonic() - begin, len(running()), flush=True)
+    print(time.monotonic() - begin, len(loader_threads()), flush=True)
     raise
 """
 

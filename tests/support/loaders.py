@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -44,3 +46,16 @@ def rows(root: Path, device: TestedDevice | None = None, *, sampler: Rows | None
 def labels(batches: Any) -> list[list[int]]:
     """Return the numbers of the samples of each batch."""
     return [batch.samples.tolist() for batch in batches]
+
+
+def loader_threads() -> list[threading.Thread]:
+    """Return the threads of loaders that run."""
+    return [thread for thread in threading.enumerate() if thread.name.startswith("gzarr-loader")]
+
+
+def await_end_of_threads(seconds: float = 20) -> None:
+    """Wait until the threads of all loaders have ended: an iterator that is closed does not wait for what they read."""
+    end = time.monotonic() + seconds
+    for thread in loader_threads():
+        thread.join(max(end - time.monotonic(), 0))
+    assert not loader_threads()
