@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import dask.array
-import ngff_zarr
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -15,56 +13,11 @@ from ngff_zarr.ngff_transform_to_itk_transform import _homogeneous_from_transfor
 from ngff_zarr.v06 import zarr_metadata as v06
 from scipy import ndimage
 from support import ngff_suites
+from support.coordinate_systems import axes, link, put_image, system
 
 import gzarr
 from gzarr.errors import ArgumentError, MetadataError, NodeNotFoundError, UnsupportedError
 from gzarr.ome.transforms.building import Builder
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-
-def axes(names: str) -> list[dict[str, Any]]:
-    return [{"name": name, "type": "space"} for name in names]
-
-
-def system(name: str, names: str) -> dict[str, Any]:
-    return {"name": name, "axes": axes(names)}
-
-
-def put_image(
-    values: dict[str, bytes],
-    path: str,
-    *,
-    names: str = "yx",
-    scale: tuple[float, ...] = (2.0, 0.5),
-    further: list[Any] | None = None,
-    systems: list[Any] | None = None,
-) -> None:
-    """Put an image of version 0.6 into a store, whose levels are in the coordinate system "physical"."""
-    group = gzarr.open_group(values, path=path, mode="a")
-    levels = []
-    for level in range(2):
-        group.create_array(str(level), shape=[8 >> level] * len(names), dtype="u1")
-        factor = 1 << level
-        steps = [
-            {"type": "scale", "scale": [size * factor for size in scale]},
-            {"type": "translation", "translation": [size * (factor - 1) / 2 for size in scale]},
-        ]
-        only = {
-            "type": "sequence",
-            "transformations": steps,
-            "input": {"path": str(level)},
-            "output": {"name": "physical"},
-        }
-        levels.append({"path": str(level), "coordinateTransformations": [only]})
-    multiscale: dict[str, Any] = {
-        "coordinateSystems": [system("physical", names), *(systems or [])],
-        "datasets": levels,
-    }
-    if further:
-        multiscale["coordinateTransformations"] = further
-    group.attrs["ome"] = {"version": "0.6rc0", "multiscales": [multiscale]}
 
 
 def image_with(*further: Any, systems: tuple[Any, ...] = (), **options: Any) -> gzarr.ome.Image:
@@ -73,13 +26,6 @@ def image_with(*further: Any, systems: tuple[Any, ...] = (), **options: Any) -> 
     image = gzarr.ome.open(values)
     assert isinstance(image, gzarr.ome.Image)
     return image
-
-
-def link(source: Any, target: Any, **members: Any) -> dict[str, Any]:
-    def end(name: Any) -> dict[str, str]:
-        return {"name": name} if isinstance(name, str) else {"path": name[0], "name": name[1]}
-
-    return {"input": end(source), "output": end(target), **members}
 
 
 def map_in(document: dict[str, Any], index: int = 0) -> Any:
@@ -416,6 +362,21 @@ def test_a_few_points_read_a_few_chunks() -> None:
         found([[3, 4], [9, 4]])
 
 
+def test_points_far_from_each_other_are_looked_up_apart() -> None:
+    """Between the corners of this field are 160 GB of vectors."""
+    values: dict[str, bytes] = {}
+    further = [link("physical", "warped", type="displacements", path="field")]
+    put_image(values, "", further=further, systems=[system("warped", "yx")])
+    put_field(values, "field", np.ones((2, 4, 4)), "displacement", (1.0, 1.0), (0.0, 0.0))
+    gzarr.open_array(values, path="field/s0", mode="r+").resize((2, 100_000, 100_000))
+    image = gzarr.ome.open(values)
+    assert isinstance(image, gzarr.ome.Image)
+    points = [[0, 0], [99_999, 99_999], [0, 99_999], [1.5, 2], [99_999, 0], [50_000, 3]]
+    expected = np.array(points, float)
+    expected[[0, 3]] += 1
+    np.testing.assert_array_equal(image.coordinate_map("physical", "warped")(points), expected)
+
+
 def test_a_bijection_has_an_inverse() -> None:
     values: dict[str, bytes] = {}
     forward, inverse = ({"type": "displacements", "path": name} for name in ("there", "back"))
@@ -438,78 +399,3 @@ def test_matrices_in_arrays() -> None:
     image = gzarr.ome.open(values)
     assert isinstance(image, gzarr.ome.Image)
     np.testing.assert_array_equal(image.coordinate_map("physical", "other")([3, 4]), [14, 38])
-
-
-# -- scenes
-
-
-def test_the_stitched_scene_of_the_specification() -> None:
-    values: dict[str, bytes] = {}
-    document = ngff_suites.example("0.6", "scene/scene_stitching.json")
-    gzarr.open_group(values, mode="w").attrs.update(document["attributes"])
-    for tile in range(4):
-        put_image(values, f"tile_{tile}", scale=(1.0, 1.0))
-    scene = gzarr.ome.open(values)
-    assert isinstance(scene, gzarr.ome.Scene)
-    assert list(scene) == [f"tile_{tile}" for tile in range(4)]
-    assert len(scene) == 4
-    assert scene.systems == ("world",)
-    assert scene["tile_2"].shape == (8, 8)
-    np.testing.assert_array_equal(scene.coordinate_map(("tile_3", 0), "world")([1, 2]), [277, 350])
-    np.testing.assert_array_equal(scene.coordinate_map(("tile_3", 0), ("tile_1", 0))([1, 2]), [277, 2])
-    with pytest.raises(KeyError):
-        scene["tile_9"]
-    with pytest.raises(ArgumentError, match="no transformation of the scene '/' refers to an image 'tile_9'"):
-        scene.coordinate_map(("tile_9", 0), "world")
-    assert "4 images" in repr(scene)
-    assert "tile_3" in scene._repr_html_()
-
-
-def test_a_scene_of_ngff_zarr(tmp_path: Path) -> None:
-    """Images that ngff-zarr writes, and what relates them."""
-
-    def multiscales(scale: float) -> Any:
-        image = ngff_zarr.to_ngff_image(
-            dask.array.zeros((8, 8), chunks=4, dtype="u1"),
-            dims=("y", "x"),
-            scale={"y": scale, "x": scale},
-            translation={"y": 1.0, "x": 2.0},
-        )
-        return ngff_zarr.to_multiscales(image, scale_factors=[])
-
-    def end(name: str, path: str | None = None) -> Any:
-        return v06.CoordinateSystemIdentifier(name=name, path=path)
-
-    images = {"low": multiscales(2.0), "high": multiscales(0.5)}
-    world = v06.CoordinateSystem(name="world", axes=[v06.Axis(name=n, type="space") for n in "yx"])
-    turned = v06.TransformSequence(
-        transformations=[v06.Rotation(rotation=[[0.0, -1.0], [1.0, 0.0]]), v06.Translation(translation=[10.0, 20.0])],
-        input=end("intrinsic", "high"), output=end("intrinsic", "low"),
-    )  # fmt: skip
-    placed = v06.Affine(affine=[[2.0, 0.0, 5.0], [0.0, 2.0, 6.0]], input=end("intrinsic", "low"), output=end("world"))
-    written = ngff_zarr.NgffScene(images, [turned, placed], [world])
-    written.to_ome_zarr(str(tmp_path / "scene.ome.zarr"))
-    scene = gzarr.ome.open(tmp_path / "scene.ome.zarr")
-    assert isinstance(scene, gzarr.ome.Scene)
-    y, x = 3 * 0.5 + 1, 4 * 0.5 + 2
-    np.testing.assert_allclose(
-        scene.coordinate_map(("high", 0), ("low", 0))([3, 4]), [(10 - x - 1) / 2, (20 + y - 2) / 2]
-    )
-    np.testing.assert_allclose(scene.coordinate_map(("high", 0), "world")([3, 4]), [2 * (10 - x) + 5, 2 * (20 + y) + 6])
-
-
-def test_a_link_to_what_is_not_there() -> None:
-    values: dict[str, bytes] = {}
-    links = [link(("a", "physical"), "world", type="identity"), link("world", ("b", "none"), type="identity")]
-    group = gzarr.open_group(values, mode="w")
-    scene = {"coordinateSystems": [system("world", "yx")], "coordinateTransformations": links}
-    group.attrs["ome"] = {"version": "0.6rc0", "scene": scene}
-    put_image(values, "a")
-    put_image(values, "b")
-    found = gzarr.ome.open(values)
-    assert isinstance(found, gzarr.ome.Scene)
-    np.testing.assert_array_equal(found.coordinate_map(("a", 0), "world")([1, 1]), [2, 0.5])
-    with pytest.raises(ArgumentError, match="no coordinate system 'none' of 'b'"):
-        found.coordinate_map(("a", 0), ("b", "none"))
-    with pytest.raises(ArgumentError, match="no chain"):
-        found.coordinate_map(("a", 0), ("b", 0))

@@ -23,6 +23,8 @@ Interpolation: TypeAlias = Literal["nearest", "linear", "cubic"]
 
 #: Elements around a box that coefficients of cubic splines depend on, to less than the precision of floats.
 _SPLINE_MARGIN: Final = 32
+#: Vectors that are held in memory at a time, as float64, but for a spline's margin.
+_MOST_BYTES: Final = 64 << 20
 #: Points at most this far outside, in elements, are at the edge: coordinates are rounded.
 _TOLERANCE: Final = 1e-6
 
@@ -75,6 +77,14 @@ class FieldMap(CoordinateMap):
         if self.interpolation == "nearest":
             # The upper of two that are as near, as for the centres of pixels.
             at = np.floor(at + 0.5)
+        spread = at.max(0) - at.min(0)
+        if len(at) > 1 and spread.any() and np.prod(spread + 2) * self.output_ndim * 8 > _MOST_BYTES:
+            # Points that are far from each other are looked up apart: what lies between them is not read.
+            order = np.argsort(at[:, int(np.argmax(spread))], kind="stable")
+            found = np.empty((len(at), self.output_ndim))
+            for some in np.array_split(order, 2):
+                found[some] = self._vectors(at[some], lengths)
+            return found
         margin = _SPLINE_MARGIN if self.interpolation == "cubic" else 0
         first = np.maximum(np.floor(at.min(0)).astype(np.int64) - margin, 0)
         stop = np.minimum(np.ceil(at.max(0)).astype(np.int64) + 1 + margin, lengths)

@@ -116,7 +116,15 @@ class SystemGraph:
         first, last = self._named(source, "source"), self._named(target, "target")
         barred: set[tuple[int, bool]] = set()
         refusal: UnsupportedError | None = None
-        while (way := self._way(first, last, barred)) is not None:
+        # Other images are opened only if no way leads past them: each costs a request.
+        everywhere = False
+        while True:
+            way = self._way(first, last, barred, everywhere=everywhere)
+            if way is None:
+                if everywhere:
+                    break
+                everywhere = True
+                continue
             steps = []
             for edge, backward in way:
                 try:
@@ -157,13 +165,19 @@ class SystemGraph:
             )
         return path, system
 
-    def _way(self, first: _Vertex, last: _Vertex, barred: set[tuple[int, bool]]) -> list[tuple[_Edge, bool]] | None:
-        """Return the fewest transformations from one to another, each with whether it is inverted; None if none."""
+    def _way(
+        self, first: _Vertex, last: _Vertex, barred: set[tuple[int, bool]], *, everywhere: bool
+    ) -> list[tuple[_Edge, bool]] | None:
+        """Return the fewest transformations from one to another, each with whether it is inverted; None if none.
+
+        ``everywhere`` opens the images that are met on the way, for the transformations that these have.
+        """
         came: dict[_Vertex, tuple[_Edge, bool] | None] = {first: None}
         waiting = deque([first])
         while waiting and last not in came:
             vertex = waiting.popleft()
-            self._open(vertex[0])
+            if everywhere:
+                self._open(vertex[0])
             for edge, backward, other in self._steps(vertex):
                 if other not in came and (id(edge), backward) not in barred:
                     came[other] = edge, backward
