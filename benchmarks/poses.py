@@ -1,6 +1,6 @@
 """Patches in random poses, made from a volume: how many in a second.
 
-    python benchmarks/poses.py --json poses.json
+    GZARR_RECYCLE_BYTES=0 python benchmarks/poses.py --json poses.json
 
 Patches of 64³ of a volume of 512³ u2 (chunks of 64³ in plain files with Blosc-lz4, and in shards of 256³ with zstd):
 rotated in any direction, scaled by 0.8 to 1.25, linear, reflected at the ends. ``gzarr.Loader`` draws them anywhere
@@ -10,7 +10,8 @@ with torch's ``grid_sample``, and gzarr's box with SciPy. ``unposed`` is the loa
 reach. Rivals that are not installed are left out, and named.
 
 Before anything is timed, each rival's patch of one pose is compared with SciPy's of the whole volume. Rounds are
-interleaved; the median of patches a second is told. Files are in the page cache, results in new memory.
+interleaved; the median of patches a second is told. Files are in the page cache. With the variable, gzarr's results are
+in new memory, as those of the others; without it, it uses the memory of former ones again.
 """
 
 from __future__ import annotations

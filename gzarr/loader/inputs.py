@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..errors import ArgumentError
 from ..poses.levels import chosen_level, is_image
+from ..poses.numbers_given import spacing_of
 from ..windows.columns import inputs_of, stands_for_arrays
 from ..windows.inputs import KINDS, Input, array_of, device_of
 
@@ -43,6 +44,7 @@ def levels_of(
         As for :func:`volumes_of`; also if the scales of an image are not known.
     """
     named = _named(given)
+    spacing = None if spacing is None else spacing_of(spacing)
     spacings: list[Spacings] = []
     for volume in named:
         known: Spacings = {}

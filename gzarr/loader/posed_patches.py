@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias
 
 import numpy as np
 
+from ..arrays.read_options import as_dtype
 from ..errors import ArgumentError
 from ..poses.arguments import order_of, source_dtype
 from ..poses.host import is_number
+from ..poses.numbers_given import spacing_of
 from .cells import Footprint
 from .poses import checked_poses
 from .posing import Posing
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
     from .poses import Poses
     from .samples import Geometry, Pad
 
+#: Patches that reach further, in elements, are refused: places in windows are counted by 32 bits.
+_FAR: Final = 2.0**30
 Interpolations: TypeAlias = "Literal['linear', 'nearest'] | Mapping[str, Literal['linear', 'nearest']]"
 
 
@@ -116,10 +120,15 @@ class PosedPatches:
             own, spacing = _spacings(sampler, next(iter(arrays.values())), k)
             if any(array.spacing is None for array in arrays.values()):
                 raise ArgumentError("spacing= is for OME images, whose elements have known distances; not for arrays")
-            room = tuple(max(round(n * s / o), 1) for n, s, o in zip(shape, spacing, own, strict=True))
+            room = tuple(max(round(min(n * s / o, _FAR)), 1) for n, s, o in zip(shape, spacing, own, strict=True))
         length = tuple(n + 2 * h for n, h in zip(shape, halo, strict=True))
+        reach = poses.reach(np.array(length) * spacing) / own + poses.shift
+        if not (reach < _FAR).all():
+            raise ArgumentError(
+                f"patches reach {reach.max():.3g} elements in some poses: choose less of scale, shear, shift or spacing"
+            )
         orders = _orders(sampler.interpolation, arrays)
-        dtype = None if sampler.dtype is None else np.dtype(sampler.dtype)
+        dtype = None if sampler.dtype is None else as_dtype(sampler.dtype)
         if dtype is not None and not (is_number(dtype) or dtype == np.float16):
             raise ArgumentError(f"dtype of posed patches must be one of integers or floats, not {dtype}")
         return cls(poses, length, room, spacing, own, orders, dtype)
@@ -171,15 +180,8 @@ def _orders(interpolation: Any, arrays: Mapping[str, Geometry]) -> dict[str, int
 
 def _spacings(sampler: PosedSampler, first: Geometry, k: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Return the distances of the first array's elements, and of a patch's, along its axes."""
-    try:
-        wanted = np.array(sampler.spacing, np.float64)
-    except (TypeError, ValueError):
-        wanted = np.empty(0)
-    if wanted.shape != (k,) or not (np.isfinite(wanted).all() and (wanted > 0).all()):
-        raise ArgumentError(
-            f"spacing must be {k} numbers above 0, one for each axis of a patch, not {sampler.spacing!r}"
-        )
+    wanted = spacing_of(sampler.spacing, k)
     if sampler.axes is not None and tuple(sampler.axes) != tuple(range(first.ndim - k, first.ndim)):
         raise ArgumentError("spacing= is for the last axes of images; leave axes= out")
     own = (1.0,) * k if first.spacing is None else first.spacing[-k:]
-    return own, tuple(wanted.tolist())
+    return own, wanted

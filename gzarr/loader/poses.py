@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
+from ..documents.json import quote
 from ..errors import ArgumentError
+from ..poses.numbers_given import real_numbers
 from .permutation import hashed, mix
 
 if TYPE_CHECKING:
@@ -188,29 +190,28 @@ def checked_poses(k: int, rotate: Any, scale: Any, flip: Any, shear: Any, shift:
     elif rotate is not True:
         if angles is None or len(angles) not in ({1} if k == 2 else {1, 3}) or not all(0 <= a <= 180 for a in angles):
             count = "one number" if k == 2 else "one number, or one for each axis"
-            raise ArgumentError(f"rotate must be True or degrees from 0 to 180 ({count}), not {rotate!r}")
+            raise ArgumentError(f"rotate must be True or degrees from 0 to 180 ({count}), not {quote(rotate)}")
         rotate = angles[0] if len(angles) == 1 else angles
     factors = (1.0, 1.0) if scale is None else _numbers(scale)
     if factors is None or len(factors) != 2 or not 0 < factors[0] <= factors[1]:
-        raise ArgumentError(f"scale must be the least and the largest factor, such as (0.8, 1.25), not {scale!r}")
+        raise ArgumentError(f"scale must be the least and the largest factor, such as (0.8, 1.25), not {quote(scale)}")
     axes = tuple(range(k)) if flip is True else () if flip in (None, False) else flip
     axes = axes if isinstance(axes, (tuple, list)) else (axes,)
     if not all(isinstance(axis, (int, np.integer)) and 0 <= axis < k for axis in axes):
-        raise ArgumentError(f"flip must be True or axes of a patch, from 0 to {k - 1}, not {flip!r}")
+        raise ArgumentError(f"flip must be True or axes of a patch, from 0 to {k - 1}, not {quote(flip)}")
     most = (0.0,) if shear is None else _numbers(shear)
     if most is None or len(most) != 1 or most[0] < 0:
-        raise ArgumentError(f"shear must be a number of at least 0, not {shear!r}")
+        raise ArgumentError(f"shear must be a number of at least 0, not {quote(shear)}")
     moved = (0.0,) if shift is None else _numbers(shift)
     moved = moved * k if moved is not None and len(moved) == 1 else moved
     if moved is None or len(moved) != k or min(moved) < 0:
-        raise ArgumentError(f"shift must be elements of at least 0, one number or one for each axis, not {shift!r}")
+        raise ArgumentError(
+            f"shift must be elements of at least 0, one number or one for each axis, not {quote(shift)}"
+        )
     return Poses(k, rotate, (factors[0], factors[1]), tuple(map(int, axes)), most[0], moved)
 
 
 def _numbers(value: Any) -> tuple[float, ...] | None:
     """Return finite numbers of a number or several; None for something else."""
-    try:
-        found = np.array(value, np.float64).ravel()
-    except (TypeError, ValueError):
-        return None
-    return tuple(found.tolist()) if found.size and np.isfinite(found).all() else None
+    found = real_numbers(value)
+    return tuple(found.ravel().tolist()) if found is not None and found.size else None

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..arrays.outputs import DeviceResults
 from ..engines.cuda.devices import get_device
 from ..poses.arguments import converted, source_dtype
 from ..poses.host import Posed, is_number, resample
 from ..poses.maps import AffineMap
+from ..poses.reading import upload
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -178,9 +180,5 @@ def _pose_on_host(
             on_host = device.to_host(window, memory.stream)
             one = slice(i, i + 1)
             pose(array, posing, pad, [on_host], inside[one], origins[one], [made], HostMemory())
-            pinned = device.pinned(made.nbytes)
-            pinned[:] = made.reshape(-1).view(np.uint8)
-            uploaded = device.empty(made.shape, made.dtype, memory.stream)
-            device.copy_in(uploaded, pinned, memory.stream)
-            memory.results.copy(target, uploaded)
-            memory.stream.synchronize()
+        assert isinstance(memory.results, DeviceResults)
+        upload(memory.results, made, target)

@@ -7,6 +7,7 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 
 import numpy as np
 
+from ..documents.json import quote
 from ..errors import ArgumentError
 from ..windows.boundary import MODES, name_of_numpy
 from .host import is_number
@@ -51,10 +52,14 @@ def boundary_of(boundary: Any, absent: Any) -> tuple[str, Any]:
     if isinstance(boundary, str) and boundary == "constant":
         return "constant", absent
     if isinstance(boundary, (numbers.Number, np.generic)):
+        if isinstance(boundary, complex | np.complexfloating) and not np.iscomplexobj(absent):
+            raise ArgumentError(f"boundary={quote(boundary)} is complex, and the array is not")
+        if isinstance(boundary, int) and boundary.bit_length() > 64:
+            raise ArgumentError(f"boundary={quote(boundary)} is no number of 64 bits")
         return "constant", boundary
     raise ArgumentError(
         f"boundary must be one of {', '.join(map(repr, MODES))}, 'constant' (the array's fill value) or a number, not "
-        f"{boundary!r:.100}{name_of_numpy(boundary)}"
+        f"{quote(boundary)}{name_of_numpy(boundary)}"
     )
 
 

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from ..documents.json import quote
 from ..errors import ArgumentError
 from ..windows.boundary import folded
+from .numbers_given import real_numbers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -75,22 +77,18 @@ def checked_map(matrix: Any, offset: Any = None) -> AffineMap:
     ArgumentError
         If they are something else, or not finite.
     """
-    try:
-        given = np.array(matrix, np.float64)
-        if given.ndim == 1:
-            given = np.diag(given)
+    given, moved = real_numbers(matrix), real_numbers(0.0 if offset is None else offset)
+    if given is not None and moved is not None:
+        given = np.diag(given) if given.ndim == 1 else given
         k = len(given) if given.ndim == 2 else 0
         if given.shape == (k, k + 1) and offset is None:
-            given, offset = given[:, :-1], given[:, -1]
-        moved = np.broadcast_to(np.array(0.0 if offset is None else offset, np.float64), (k,)).copy()
-    except (TypeError, ValueError):
-        given, moved, k = np.empty((0, 0)), np.empty(0), 0
-    if k not in AXES or given.shape != (k, k) or not (np.isfinite(given).all() and np.isfinite(moved).all()):
-        raise ArgumentError(
-            "matrix must be 2 x 2 or 3 x 3 finite numbers (or those of its diagonal; or 2 x 3 or 3 x 4, without "
-            f"offset=), and offset one for each axis, not {matrix!r:.200} and {offset!r:.100}"
-        )
-    return AffineMap(given, moved)
+            given, moved = given[:, :-1], given[:, -1]
+        if k in AXES and given.shape == (k, k) and moved.shape in ((), (k,)):
+            return AffineMap(given, np.broadcast_to(moved, (k,)).copy())
+    raise ArgumentError(
+        "matrix must be 2 x 2 or 3 x 3 finite numbers (or those of its diagonal; or 2 x 3 or 3 x 4, without offset=), "
+        f"and offset one for each axis, not {quote(matrix)} and {quote(offset)}"
+    )
 
 
 def neighbours(order: int) -> tuple[float, int, int]:

@@ -8,6 +8,7 @@ import numpy as np
 
 from ..arrays.exporting import ExportedArray
 from ..arrays.outputs import HOST, DeviceResults
+from ..arrays.read_options import as_dtype
 from ..errors import ArgumentError
 from ..windows.inputs import KINDS, array_of
 from .arguments import boundary_of, converted, is_element, order_of, source_dtype
@@ -120,7 +121,7 @@ def read_affine(
     mode, fill = boundary_of(boundary, source.metadata.absent_value)
     if dtype is None:
         dtype = source.dtype if out is None else getattr(out, "dtype", source.dtype)
-    final: np.dtype[Any] = np.dtype(dtype)
+    final = as_dtype(dtype)
     size: tuple[int, ...] = source.shape[-k:]
     fits = mode != "constant" or is_element(fill, source.dtype)
     if not (order or fits):
@@ -148,7 +149,7 @@ def read_affine(
                 elements = on_device.to_host(elements, options.memory.stream)
         resample_box(need, elements.astype(given, copy=False), fill, target)
     if isinstance(options.memory, DeviceResults):
-        _upload(options.memory, target, result)
+        upload(options.memory, target, result)
     return result
 
 
@@ -212,8 +213,8 @@ def _centred(affine: AffineMap, offset: Any, centre: Any, shape: tuple[int, ...]
     return AffineMap(affine.matrix, middle - affine.matrix @ ((np.array(shape, np.float64) - 1) / 2))
 
 
-def _upload(memory: DeviceResults, values: npt.NDArray[Any], target: Any) -> None:
-    """Copy a result to a device."""
+def upload(memory: DeviceResults, values: npt.NDArray[Any], target: Any) -> None:
+    """Copy elements to an array on a device; returns once they are there."""
     with memory.device as device:
         pinned = device.pinned(values.nbytes)
         pinned[:] = np.ascontiguousarray(values).reshape(-1).view(np.uint8)

@@ -262,25 +262,6 @@ def test_reach(k: int, rotate: Any, more: dict[str, Any]) -> None:
     assert (np.array([n for _, n in around]) <= (2.1 if more else 1.35) * spread + 7).all()
 
 
-def test_rotations_are_even() -> None:
-    """Of any rotation, the first axis points in every direction as often; all are rotations."""
-    for k, rotate in ((3, True), (2, True), (3, 25), (3, (10, 0, 20))):
-        found = checked_poses(k, rotate, None, None, None, None).matrices(KEYS)
-        np.testing.assert_allclose(
-            found @ found.transpose(0, 2, 1), np.broadcast_to(np.eye(k), found.shape), atol=1e-12
-        )
-        np.testing.assert_allclose(np.linalg.det(found), 1)
-        if rotate is True:
-            assert np.abs(found.mean(axis=0)).max() < 0.06
-        if rotate == 25:
-            angle = np.degrees(np.arccos(np.clip((np.trace(found, axis1=1, axis2=2) - 1) / 2, -1, 1)))
-            assert 24.5 < angle.max() <= 25 + 1e-6
-    scaled = checked_poses(3, None, (0.5, 2), None, None, None).matrices(KEYS)[:, 0, 0]
-    assert abs(np.log(scaled).mean()) < 0.05
-    assert 0.5 <= scaled.min() < 0.51
-    assert 1.95 < scaled.max() <= 2
-
-
 @pytest.mark.parametrize(
     ("options", "words"),
     [
@@ -296,6 +277,13 @@ def test_rotations_are_even() -> None:
         ({"rotate": True, "interpolation": {"mask": "nearest"}}, "interpolation= names"),
         ({"rotate": True, "dtype": "c8"}, "integers or floats"),
         ({"spacing": (1, 1, 1)}, "is for OME images"),
+        ({"spacing": "far"}, "spacing must be"),
+        ({"spacing": (10**400, 1, 1)}, "spacing must be"),
+        ({"rotate": 10**5000}, "rotate must be"),
+        ({"rotate": True, "dtype": "nonsense"}, "neither a NumPy dtype"),
+        ({"scale": (1e-300, 1)}, "elements in some poses"),
+        ({"shear": 1e300}, "elements in some poses"),
+        ({"shift": 1e300}, "elements in some poses"),
     ],
 )
 def test_refused(options: dict[str, Any], words: str) -> None:

@@ -12,14 +12,12 @@ from scipy import ndimage
 
 import gzarr
 from gzarr.errors import ArgumentError
-from gzarr.loader import Dataset, Loader, Patches
+from gzarr.loader import Loader, Patches
 from gzarr.loader.poses import Poses, checked_poses
 from gzarr.loader.posing import Posing
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from support.devices import TestedDevice
 
 # Small arrays, which are a block or two.
 pytestmark = pytest.mark.filterwarnings("ignore:shuffling is coarse")
@@ -34,22 +32,22 @@ def volume(shape: tuple[int, ...], dtype: str = "f4") -> np.ndarray[Any, Any]:
 
 
 class Seen:
-    """The maps of all patches that were made, by array, and by the bytes of the sample's origin."""
+    """The maps of all patches that were made, by the bytes of the sample's origin."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.maps: dict[tuple[int, bytes], Any] = {}
+        self.maps: dict[bytes, Any] = {}
         own = Posing.maps
 
         def maps(posing: Posing, origins: Any) -> Any:
             found = own(posing, origins)
             for origin, one in zip(origins, found, strict=True):
-                self.maps[posing.factor[0], origin[:-1].tobytes()] = one
+                self.maps[origin[:-1].tobytes()] = one
             return found
 
         monkeypatch.setattr(Posing, "maps", maps)
 
-    def of(self, origin: Any, factor: int = 1) -> Any:
-        return self.maps[factor, np.ascontiguousarray(origin, np.int64).tobytes()]
+    def of(self, origin: Any) -> Any:
+        return self.maps[np.ascontiguousarray(origin, np.int64).tobytes()]
 
 
 def expected(data: Any, affine: Any, shape: tuple[int, ...], order: int, pad: str) -> Any:
@@ -162,25 +160,13 @@ def test_scales_flips_shears_and_shifts() -> None:
     np.testing.assert_array_equal(moved[:, 1], 0)
 
 
-@settings(deadline=None, max_examples=60)
-@given(k=st.sampled_from([2, 3]), posed=options, half=st.lists(st.floats(0.5, 40), min_size=3, max_size=3))
-def test_no_pose_reaches_further_than_said(k: int, posed: dict[str, Any], half: list[float]) -> None:
-    posed = {name: value for name, value in posed.items() if name != "shift"}
-    drawn = poses(k, **posed)
-    size = np.array(half[:k])
-    corners = np.array(np.meshgrid(*[[-1, 1]] * k)).reshape(k, -1) * size[:, np.newaxis]
-    reached = abs(drawn.matrices(KEYS[:2000]) @ corners).max(axis=(0, 2))
-    assert (reached <= drawn.reach(size) * (1 + 1e-9)).all()
-
-
 # -- samples
 
 
-def by_sample(loader: Any, device: TestedDevice | None = None) -> dict[int, Any]:
+def by_sample(loader: Loader) -> dict[int, Any]:
     found: dict[int, Any] = {}
     for batch in loader:
-        data = batch["data"] if device is None else device.to_numpy(batch["data"])
-        for number, patch in zip(batch.samples.tolist(), data, strict=True):
+        for number, patch in zip(batch.samples.tolist(), batch["data"], strict=True):
             assert number not in found
             found[number] = np.array(patch)
     return found
@@ -238,16 +224,6 @@ def test_ranks_and_resuming(array: gzarr.Array) -> None:
     check_equal(rest, whole)
 
 
-@pytest.mark.parametrize("shuffle", ["blocks", "full", False])
-def test_on_any_device(shuffle: Any, tmp_path: Path, array: gzarr.Array, device: TestedDevice) -> None:
-    expected = by_sample(Loader(array, POSED, batch_size=8, shuffle=shuffle, drop_last=False))
-    found = by_sample(
-        Loader(device.open(tmp_path / "a"), POSED, batch_size=8, shuffle=shuffle, drop_last=False), device
-    )
-    assert set(found) == set(expected)
-    check_equal(found, expected)
-
-
 def test_flipped_patches_are_copies() -> None:
     data = volume((12, 12), "i8") + (1 << 60)
     a = gzarr.create_array({}, data=data, chunks=5)
@@ -262,96 +238,6 @@ def test_flipped_patches_are_copies() -> None:
     assert len(seen) > 1
 
 
-def test_labels_have_the_pose_of_their_image(monkeypatch: pytest.MonkeyPatch) -> None:
-    image = volume((30, 32))
-    labels = (image * 7).astype("u8") + (1 << 55)
-    half = image[::2, ::2].copy()
-    arrays = {
-        "image": gzarr.create_array({}, data=image, chunks=8),
-        "labels": gzarr.create_array({}, data=labels, chunks=8),
-        "half": gzarr.create_array({}, data=half, chunks=8),
-    }
-    seen = Seen(monkeypatch)
-    sampler = Patches((6, 6), rotate=True, shift=1.5, pad="symmetric", interpolation={"labels": "nearest"}, dtype="f2")
-    loader = Loader(arrays, sampler, batch_size=5, drop_last=False)
-    different = 0
-    for batch in loader:
-        assert batch["labels"].dtype == labels.dtype
-        assert batch["image"].dtype == batch["half"].dtype == np.float16
-        assert batch["half"].shape[1:] == (3, 3)
-        for i, origin in enumerate(batch.origins):
-            affine = seen.of(origin)
-            right = expected(image, affine, (6, 6), 1, "symmetric").astype("f2")
-            np.testing.assert_allclose(batch["image"][i], right, rtol=2e-3)
-            of_labels = ndimage.affine_transform(
-                np.arange(labels.size, dtype="f8").reshape(labels.shape), affine.matrix, affine.offset, (6, 6),
-                order=0, mode="reflect",
-            )  # fmt: skip
-            different += np.count_nonzero(labels.ravel()[of_labels.astype(int)] != batch["labels"][i])
-            of_half = expected(half, seen.of(origin, 2), (3, 3), 1, "symmetric")
-            np.testing.assert_allclose(batch["half"][i], of_half.astype("f2"), rtol=2e-3)
-            # An element of the smaller array is in the middle of four of the larger one.
-            place = affine.matrix @ (2.5, 2.5) + affine.offset
-            np.testing.assert_allclose(
-                seen.of(origin, 2).matrix @ (1, 1) + seen.of(origin, 2).offset, (place - 0.5) / 2
-            )
-    assert different < 10
-
-
-def test_spacing_of_images(tmp_path: Path) -> None:
-    """Volumes of other voxel sizes look alike: a plane that rises by 1 for each unit."""
-    images = []
-    for i, scale in enumerate([(2.0, 0.5), (1.0, 1.0), (0.25, 0.25)]):
-        shape = [round(40 / s) for s in scale]
-        y, x = (np.arange(n) * s for n, s in zip(shape, scale, strict=True))
-        data = (100 + 3 * y[:, None] + x[None, :]).astype("f4")
-        images.append(gzarr.ome.create(tmp_path / str(i), data, axes="yx", scale=scale, levels=2, chunks=16))
-    for image in images:
-        loader = Loader(image, Patches((6, 6), spacing=(1.0, 0.5), pad="edge"), batch_size=4, drop_last=False)
-        level = 1 if image.scale == (0.25, 0.25) else 0
-        room = np.round(6 * np.array([1.0, 0.5]) / image.grid(level).scale)
-        count = 0
-        for batch in loader:
-            for origin, patch in zip(batch.origins, batch["data"], strict=True):
-                # Others show what is beyond the edge.
-                if (origin >= 2).all() and (origin + room + 2 <= image.level(level).shape).all():
-                    np.testing.assert_allclose(np.diff(patch, axis=0), 3.0, rtol=1e-4)
-                    np.testing.assert_allclose(np.diff(patch, axis=1), 0.5, rtol=1e-4)
-                    count += 1
-        assert count > 3
-    with pytest.raises(ArgumentError, match="spacing= is for OME images"):
-        len(Loader(np.zeros((9, 9)), Patches((3, 3), spacing=(1, 1), pad="edge"), batch_size=1))
-
-
-def test_places_are_drawn_evenly() -> None:
-    """Middles of random patches are in each part of the array as often."""
-    a = gzarr.create_array({}, data=np.zeros((64, 64), "u1"), chunks=16)
-    loader = Loader(a, Patches((8, 8), rotate=True, jitter=True, pad="edge"), batch_size=64)
-    origins = np.concatenate([batch.origins for _ in range(60) for batch in loader])
-    assert origins.shape[1] == 2
-    counts, _ = np.histogramdd(origins, bins=(4, 4), range=[(0, 57), (0, 57)])
-    expected = counts.sum() / 16
-    assert ((counts - expected) ** 2 / expected).sum() < 60
-
-
-def test_a_dataset(array: gzarr.Array) -> None:
-    dataset = Dataset(array, POSED, seed=5)
-    dataset.set_epoch(2)
-    first = dataset[7]["data"]
-    assert first.shape == (5, 5, 5)
-    np.testing.assert_array_equal(dataset[7]["data"], first)
-    dataset.set_epoch(3)
-    assert not np.array_equal(dataset[7]["data"], first)
-    np.testing.assert_array_equal(dataset.__getitems__([7])[0]["data"], dataset[7]["data"])
-
-
-def test_the_order_is_told_apart(array: gzarr.Array) -> None:
-    state = Loader(array, POSED, batch_size=2).state_dict()
-    other = Loader(array, Patches((5, 5, 5), pad="symmetric", rotate=True, jitter=True), batch_size=2)
-    with pytest.raises(ArgumentError):
-        other.load_state_dict(state)
-
-
 def test_chunks_that_are_damaged_are_errors() -> None:
     values: dict[str, bytes] = {}
     gzarr.create_array(values, data=volume((24, 24)), chunks=8)
@@ -359,30 +245,6 @@ def test_chunks_that_are_damaged_are_errors() -> None:
     loader = Loader(gzarr.open_array(values), Patches((6, 6), rotate=True, pad="edge"), batch_size=4)
     with pytest.raises(gzarr.errors.ChunkDecodeError, match=r"1, 1"):
         list(loader)
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"rotate": "much"}, "rotate must be True or degrees"),
-        ({"rotate": 200}, "from 0 to 180"),
-        ({"rotate": (1, 2)}, "one number, or one for each axis"),
-        ({"scale": 2.0}, "the least and the largest factor"),
-        ({"scale": (0, 1)}, "the least and the largest factor"),
-        ({"flip": (0, 3)}, "axes of a patch, from 0 to 2"),
-        ({"shear": -1}, "at least 0"),
-        ({"shift": (1, 2)}, "one number or one for each axis"),
-        ({"rotate": True, "pad": None}, "posed patches need pad="),
-        ({"rotate": True, "interpolation": "cubic"}, "gzarr.read_affine has 'cubic'"),
-        ({"rotate": True, "interpolation": {"labels": "nearest"}}, r"names \['labels'\]"),
-        ({"rotate": True, "dtype": "c8"}, "one of integers or floats"),
-        ({"rotate": True, "dtype": "U3"}, "one of integers or floats"),
-    ],
-)
-def test_wrong_options(given: dict[str, Any], message: str, array: gzarr.Array) -> None:
-    sampler = Patches((4, 4, 4), **{"pad": "edge", **given})
-    with pytest.raises(ArgumentError, match=message):
-        list(Loader(array, sampler, batch_size=1))
 
 
 def test_dtypes_that_have_no_values_between() -> None:

@@ -271,6 +271,14 @@ def test_other_matrices() -> None:
         ({"matrix": np.eye(2), "level": 1}, "for OME images"),
         ({"matrix": np.eye(2), "dtype": "c8"}, "integers or floats"),
         ({"matrix": np.eye(2), "interpolation": "nearest", "boundary": 0.5}, "no value of uint8"),
+        ({"matrix": [[10**400, 0], [0, 1]]}, "finite numbers"),
+        ({"matrix": np.eye(2) * 1j}, "finite numbers"),
+        ({"matrix": [[1, 0], [0]]}, "finite numbers"),
+        ({"matrix": np.eye(2), "offset": 10**400}, "finite numbers"),
+        ({"matrix": np.eye(2), "centre": 10**400}, "finite numbers"),
+        ({"matrix": np.eye(2), "boundary": 1j}, "is complex"),
+        ({"matrix": np.eye(2), "boundary": 10**5000}, "no number of 64 bits"),
+        ({"matrix": np.eye(2), "dtype": "nonsense"}, "neither a NumPy dtype"),
     ],
 )
 def test_refused(arguments: dict[str, Any], words: str) -> None:

@@ -1,0 +1,41 @@
+"""Numbers that callers give: of matrices, places, distances and poses."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..documents.json import quote
+from ..errors import ArgumentError
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+
+def real_numbers(values: Any) -> npt.NDArray[np.float64] | None:
+    """Return finite real numbers as float64, of the shape that they are given in; None for anything else."""
+    try:
+        if np.iscomplexobj(values):
+            return None
+        found = np.array(values, np.float64)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return found if np.isfinite(found).all() else None
+
+
+def spacing_of(spacing: Any, k: int | None = None) -> tuple[float, ...]:
+    """Return distances of elements along ``k`` axes, None for any number of them.
+
+    Raises
+    ------
+    ArgumentError
+        If they are not so many numbers above 0.
+    """
+    found = real_numbers(spacing)
+    if found is None or found.ndim != 1 or len(found) != (len(found) if k is None else k) or not (found > 0).all():
+        count = "" if k is None else f"{k} "
+        raise ArgumentError(
+            f"spacing must be {count}numbers above 0, one for each axis of a patch, not {quote(spacing)}"
+        )
+    return tuple(found.tolist())
