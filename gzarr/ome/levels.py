@@ -113,11 +113,14 @@ def indexes_of_box(low: float, high: float, scale: float, translation: float, le
     SelectionError
         If the box lies outside of the array.
     """
-    ends = sorted(((low - translation) / scale, (high - translation) / scale))
+    ends = (low - translation) / scale, (high - translation) / scale
     if not all(math.isfinite(end) for end in ends):
         raise SelectionError(f"a box needs finite numbers, got {low} to {high}")
-    # Half a millionth of an element for the errors of floats.
-    start, stop = (math.ceil(end - 5e-7) for end in ends)
+    # Half a millionth of an element for the errors of floats. ``high`` itself is outside.
+    if scale > 0:
+        start, stop = (math.ceil(end - 5e-7) for end in ends)
+    else:
+        stop, start = (math.floor(end + 5e-7) + 1 for end in ends)
     if stop <= start:
         start = math.floor(sum(ends) / 2 + 0.5)
         stop = start + 1

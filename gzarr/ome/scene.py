@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import ArgumentError
 from .image import Image, image_of
+from .image_systems import InScene
 from .nodes import child_group, needed
 from .transforms.graph import SystemGraph
 
@@ -103,7 +104,9 @@ class Scene(Mapping[str, Image]):
                     f"no transformation of the scene {self._group.name!r} refers to an image {path!r:.100}; there are "
                     f"{', '.join(map(repr, self.paths))}"
                 )
-            self._images[path] = image_of(child_group(self._group, path, "image"))
+            image = image_of(child_group(self._group, path, "image"))
+            image._scene = InScene(path, self._scene.coordinate_systems, self.coordinate_map)
+            self._images[path] = image
         return self._images[path]
 
     def coordinate_map(self, source: SystemName, target: SystemName) -> CoordinateMap:

@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
 
-from ..errors import ArgumentError
+from ..errors import ArgumentError, UnsupportedError
 from .maps import AffineMap
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    import numpy.typing as npt
 
     from ..arrays.array import Array
 
@@ -29,6 +31,9 @@ class OmeImage(Protocol):
 
     def grid(self, level: int) -> _Grid:
         """Return scale and translation of a level."""
+
+    def _matrix_from(self, system: Any) -> npt.NDArray[np.float64]:
+        """Return the affine map from a coordinate system to the one of scale and translation."""
 
 
 def is_image(value: object) -> bool:
@@ -59,6 +64,38 @@ def chosen_level(image: OmeImage, steps: Sequence[float], level: Any) -> int:
     # Products of scales are not exact.
     fine = [i for i, scale in enumerate(scales) if (scale <= np.array(steps) * (1 + 1e-6)).all()]
     return max(fine, key=lambda i: float(np.prod(scales[i])), default=0)
+
+
+def map_from_system(image: OmeImage, affine: AffineMap, system: Any) -> AffineMap:
+    """Return the map to places in an image's units.
+
+    Parameters
+    ----------
+    image
+        The image.
+    affine
+        Map to places in a coordinate system, along its last axes.
+    system
+        The coordinate system, as for :meth:`gzarr.ome.Image.coordinate_map`.
+
+    Raises
+    ------
+    ArgumentError
+        If the coordinate system has fewer axes.
+    UnsupportedError
+        If its last axes and the image's last axes are not those of each other.
+    """
+    matrix, k = image._matrix_from(system), len(affine.offset)
+    linear = matrix[:, :-1]
+    if linear.shape[1] < k:
+        raise ArgumentError(f"a map of {k} axes cannot be of the coordinate system {system!r:.100}, which has fewer")
+    if linear[-k:, :-k].any() or linear[:-k, -k:].any():
+        raise UnsupportedError(
+            f"the last {k} axes of the coordinate system {system!r:.100} are mixed with other axes of the image, so "
+            "a result along them is no box in another pose; image.coordinate_map(…) maps points"
+        )
+    own = linear[-k:, -k:]
+    return AffineMap(own @ affine.matrix, own @ affine.offset + matrix[-k:, -1])
 
 
 def map_to_level(image: OmeImage, affine: AffineMap, level: Any) -> tuple[Array, AffineMap]:

@@ -14,7 +14,7 @@ from ..windows.inputs import KINDS, array_of
 from .arguments import boundary_of, converted, is_element, order_of, source_dtype
 from .boxes import Need
 from .host import Posed, is_number, resample
-from .levels import is_image, map_to_level
+from .levels import is_image, map_from_system, map_to_level
 from .maps import AffineMap, checked_map
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ def read_affine(
     boundary: Any = "constant",
     dtype: Any = None,
     level: int | Literal["auto"] = "auto",
+    system: Any = None,
     device: str = "auto",
     out: Any = None,
     stream: Any = None,
@@ -78,6 +79,9 @@ def read_affine(
     level
         Level of an image. ``"auto"`` for the coarsest whose elements are no further apart than the result's, along
         each axis; the finest if none is.
+    system
+        Coordinate system of an image in which the map's places lie, along its last axes, instead of the one of scale
+        and translation; as for :meth:`gzarr.ome.Image.coordinate_map`.
     device
         Device of what is not open yet: ``"auto"``, ``"cpu"`` or ``"cuda"``. An open array is read to its own device.
     out
@@ -96,7 +100,8 @@ def read_affine(
     OutputError
         If ``out`` does not fit; nothing was read.
     NodeNotFoundError, NodeTypeError, MetadataError, UnsupportedError, StoreError, ChunkError, DeviceError, MemoryError
-        As for :meth:`gzarr.Array.read` and :func:`gzarr.open_array`; for an image, also if its scales are not known.
+        As for :meth:`gzarr.Array.read` and :func:`gzarr.open_array`; for an image, also if its scales are not known,
+        or if the map from ``system`` is not affine, or mixes the map's axes with others.
 
     Notes
     -----
@@ -107,8 +112,9 @@ def read_affine(
     affine = checked_map(matrix, offset)
     k = len(affine.offset)
     image = array if is_image(array) else None
-    if image is None and level != "auto":
-        raise ArgumentError(f"level={level!r} is for OME images; this is an array, which has no levels")
+    if image is None and (level != "auto" or system is not None):
+        what = f"level={level!r:.100}" if system is None else f"system={system!r:.100}"
+        raise ArgumentError(f"{what} is for OME images; this is an array, which has no levels and coordinate systems")
     if image is None:
         source: Any = array_of(array, device, _WANTED)
         if not isinstance(source, ExportedArray):
@@ -117,7 +123,10 @@ def read_affine(
         affine = _centred(affine, offset, centre, wanted)
     else:
         wanted = _shape(shape, image.levels[0].array.shape, k)
-        source, affine = map_to_level(image, _centred(affine, offset, centre, wanted), level)
+        affine = _centred(affine, offset, centre, wanted)
+        if system is not None:
+            affine = map_from_system(image, affine, system)
+        source, affine = map_to_level(image, affine, level)
     mode, fill = boundary_of(boundary, source.metadata.absent_value)
     if dtype is None:
         dtype = source.dtype if out is None else getattr(out, "dtype", source.dtype)

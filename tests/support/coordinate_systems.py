@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 import gzarr
 
 
 def axes(names: str) -> list[dict[str, Any]]:
-    return [{"name": name, "type": "space"} for name in names]
+    return [{"name": name, "type": "space", "unit": "micrometer"} for name in names]
 
 
 def system(name: str, names: str) -> dict[str, Any]:
@@ -23,12 +25,18 @@ def put_image(
     scale: tuple[float, ...] = (2.0, 0.5),
     further: list[Any] | None = None,
     systems: list[Any] | None = None,
+    data: Any = None,
 ) -> None:
-    """Put an image of version 0.6 into a store, whose levels are in the coordinate system "physical"."""
+    """Put an image of version 0.6 into a store, whose levels are in the coordinate system "physical".
+
+    Without data, it has 8 elements along each axis, which are 0. Level 1 has every second element of ``data``; its
+    document says that it has the means of two.
+    """
+    whole = np.zeros((8,) * len(names), "u1") if data is None else data
     group = gzarr.open_group(values, path=path, mode="a")
     levels = []
     for level in range(2):
-        group.create_array(str(level), shape=[8 >> level] * len(names), dtype="u1")
+        group.create_array(str(level), data=whole[(slice(None, None, 1 << level),) * whole.ndim])
         factor = 1 << level
         steps = [
             {"type": "scale", "scale": [size * factor for size in scale]},

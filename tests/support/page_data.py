@@ -432,6 +432,8 @@ def _systems(here: Here) -> Iterator[None]:
     here.names.update(gzarr=gzarr, image=gzarr.ome.open(image))
     yield
     np.testing.assert_array_equal(here.names["to_pixels"]([12.5, 40, 40]), [5, 20, 20])
+    assert here.names["x"].shape == (2, 9, 9)
+    assert here.names["tile"].shape == (4, 4)
     assert list(here.names["scene"]) == tiles
     np.testing.assert_array_equal(here.names["m"]([0, 0]), [0, 400])
 

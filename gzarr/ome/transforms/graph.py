@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from ...hierarchy.group import Group
-    from ..image_levels import ImageLevels
+    from ..image_systems import ImageSystems
     from ..metadata.model import SceneMetadata, SystemLink, SystemReference
 
 #: Name of a coordinate system, or index of a level; with the path of the image that has it, if that is another.
@@ -57,8 +57,8 @@ class SystemGraph:
     def __init__(
         self,
         group: Group,
-        open_image: Callable[[str], ImageLevels],
-        image: ImageLevels | None = None,
+        open_image: Callable[[str], ImageSystems],
+        image: ImageSystems | None = None,
         scene: SceneMetadata | None = None,
     ) -> None:
         self._group = group
@@ -72,10 +72,10 @@ class SystemGraph:
             self._ndims.update({("", system.name): len(system.axes) for system in scene.coordinate_systems})
             self._add_links("", self._group, scene.links)
 
-    def _add_image(self, path: str, image: ImageLevels) -> None:
+    def _add_image(self, path: str, image: ImageSystems) -> None:
         """Add the coordinate systems of an image, and its transformations."""
         multiscale = image.multiscale
-        own = PHYSICAL if multiscale.system is None and not multiscale.coordinate_systems else multiscale.system
+        own = image.system
         for system in multiscale.coordinate_systems:
             self._ndims[path, system.name] = len(system.axes)
         if own is not None:
@@ -198,7 +198,7 @@ class SystemGraph:
         yield from ((edge, True, edge.source) for edge in edges if edge.target == vertex)
 
 
-def _map_of_level(image: ImageLevels, level: int) -> CoordinateMap:
+def _map_of_level(image: ImageSystems, level: int) -> CoordinateMap:
     grid = image.grid(level)
     return affine(np.diag(grid.scale), grid.translation)
 

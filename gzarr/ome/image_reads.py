@@ -1,0 +1,322 @@
+"""The part of images that reads elements: by names of axes, by resolution, and in boxes of micrometres."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import numpy as np
+
+from ..errors import ArgumentError, MetadataError, SelectionError
+from ..poses.numbers_given import real_numbers
+from .boxes import Span, spans_of_box
+from .image_systems import ImageSystems
+from .levels import at_level, of_frames
+from .metadata.units import meters
+from .nodes import place, warn
+
+if TYPE_CHECKING:
+    from .metadata.model import Axis
+
+#: Index of a level, or the one that suits the wanted resolution or number of pixels.
+LevelChoice: TypeAlias = int | Literal["auto"]
+
+
+class ImageReads(ImageSystems):
+    """The part of :class:`gzarr.ome.Image` that reads elements."""
+
+    def choose_level(
+        self,
+        *,
+        resolution: float | Sequence[float] | Mapping[str, float] | None = None,
+        pixels: int | None = None,
+        **selection: Any,
+    ) -> int:
+        """Return the level that suits a wanted resolution or number of pixels.
+
+        Parameters
+        ----------
+        resolution
+            Wanted distance of neighbouring elements in micrometres: one number for all axes of space, one for each, or
+            by name. The coarsest level that is at least as fine is chosen; if none is, the finest.
+        pixels
+            Largest number of elements that the selection may have. The finest such level is chosen; if none is, the
+            coarsest.
+        **selection
+            Selection of the first level, as for :meth:`read`; for ``pixels`` only.
+
+        Raises
+        ------
+        ArgumentError
+            If neither is given, or both are.
+        """
+        if (resolution is None) == (pixels is None):
+            raise ArgumentError("a level is chosen by either resolution= (micrometres) or pixels=; pass one of them")
+        count = len(self._image.datasets)
+        if pixels is not None:
+            for level in range(count):
+                if math.prod(_lengths(self._at(level, selection), self.level(level).shape)) <= pixels:
+                    return level
+            return count - 1
+        wanted = self._by_axis(resolution, "resolution", self.axis_details)
+        fine = [level for level in range(count) if self._is_as_fine(level, wanted)]
+        return max(fine, key=lambda level: self._micrometers(level)[1], default=0)
+
+    def _is_as_fine(self, level: int, wanted: dict[str, float]) -> bool:
+        steps = self._micrometers(level)[0]
+        return all(steps[name] <= size * (1 + 1e-6) for name, size in wanted.items())
+
+    def _micrometers(self, level: int) -> tuple[dict[str, float], float]:
+        """Return the distances of a level's elements in micrometres by axis of space, and their product."""
+        steps = {
+            axis.name: abs(size) * self._um(axis)
+            for axis, size in zip(self.axis_details, self.grid(level).scale, strict=True)
+            if axis.type == "space"
+        }
+        return steps, math.prod(steps.values())
+
+    # -- reading
+
+    def read(
+        self,
+        level: LevelChoice = 0,
+        *,
+        resolution: float | Sequence[float] | Mapping[str, float] | None = None,
+        pixels: int | None = None,
+        out: Any = None,
+        stream: Any = None,
+        budget_bytes: int | None = None,
+        **selection: Any,
+    ) -> Any:
+        """Read a part of the image, given by names of axes: ``image.read(c="DAPI", t=0, z=slice(10, 20))``.
+
+        Parameters
+        ----------
+        level
+            Index of the level, or ``"auto"`` for the one that suits ``resolution`` or ``pixels``; see
+            :meth:`choose_level`. Selections then count elements of the first level, and mean those of the chosen one
+            that cover them.
+        resolution, pixels
+            For ``level="auto"``: wanted distance of elements in micrometres, or largest number of elements.
+        out, stream, budget_bytes
+            As for :meth:`gzarr.Array.read`.
+        **selection
+            By name of an axis, in upper or lower case: an integer, which drops the axis; a slice; or a list of
+            integers. Of the axis of channels also the label of a channel, or a list of labels. Axes that are not named
+            are read as a whole.
+
+        Returns
+        -------
+        ``out``, or a new array on the image's device, with the axes in their order.
+
+        Raises
+        ------
+        ArgumentError
+            If ``level`` is none of the above, or an axis has another name.
+        SelectionError
+            If a selection does not fit, or there is no channel with that label.
+        NodeNotFoundError, MetadataError, ChunkError, StoreError, DeviceError
+            As for :meth:`level` and :meth:`gzarr.Array.read`.
+        """
+        named = self._named(selection)
+        if level == "auto":
+            level = self.choose_level(resolution=resolution, pixels=pixels, **named)
+            chosen = self._at(level, named)
+        elif resolution is not None or pixels is not None:
+            raise ArgumentError('resolution= and pixels= choose a level: pass level="auto" with them')
+        else:
+            chosen = tuple(named.get(name, slice(None)) for name in self.axes)
+        return self._read(level, chosen, out, stream, budget_bytes)
+
+    def read_um(
+        self,
+        center: Sequence[float] | Mapping[str, float],
+        size: float | Sequence[float] | Mapping[str, float],
+        level: LevelChoice = 0,
+        *,
+        system: str | None = None,
+        resolution: float | Sequence[float] | Mapping[str, float] | None = None,
+        pixels: int | None = None,
+        out: Any = None,
+        stream: Any = None,
+        budget_bytes: int | None = None,
+        **selection: Any,
+    ) -> Any:
+        """Read a box given in micrometres.
+
+        Elements whose centres lie from ``center - size / 2`` to below ``center + size / 2`` are read, and at least the
+        nearest one along each axis; the box is cut at the edges of the image.
+
+        Parameters
+        ----------
+        center
+            Middle of the box in micrometres: a number for each axis of space in their order, or by name. Axes that are
+            not named are read as a whole.
+        size
+            Lengths of the box in micrometres, likewise; or one number for all axes.
+        system
+            Name of the coordinate system whose axes ``center`` and ``size`` are of, of the image or of the scene that
+            it was taken from; None for the one of scale and translation. Elements keep the order of the image's axes.
+        level, resolution, pixels, out, stream, budget_bytes
+            As for :meth:`read`.
+        **selection
+            Selection of the other axes, as for :meth:`read`.
+
+        Returns
+        -------
+        ``out``, or a new array on the image's device.
+
+        Raises
+        ------
+        SelectionError
+            If the box lies outside of the image.
+        UnsupportedError
+            If a transformation of the level is not known to gzarr; or if the box is rotated or bent against the axes of
+            the image: :func:`gzarr.read_affine` resamples rotated ones.
+        ArgumentError, MetadataError, NodeNotFoundError, ChunkError, StoreError, DeviceError
+            As for :meth:`read`.
+        """
+        spans = self._spans(center, size, system)
+        named = self._named(selection)
+        twice = {name for name, span in zip(self.axes, spans, strict=True) if span is not None and name in named}
+        if twice:
+            raise ArgumentError(f"the axis {twice.pop()!r} is in the box, and cannot be selected as well")
+        if level == "auto":
+            first = dict(zip(self.axes, self._box(0, spans), strict=True))
+            level = self.choose_level(resolution=resolution, pixels=pixels, **{**first, **named})
+        elif resolution is not None or pixels is not None:
+            raise ArgumentError('resolution= and pixels= choose a level: pass level="auto" with them')
+        box = self._box(level, spans)
+        chosen = tuple(named.get(name, part) for name, part in zip(self.axes, box, strict=True))
+        return self._read(level, chosen, out, stream, budget_bytes)
+
+    def _spans(self, center: Any, size: Any, system: str | None) -> list[Span | None]:
+        """Return what a box covers of each axis, in the units of the box's axes."""
+        if system is None:
+            axes, matrix = self.axis_details, np.eye(self.ndim, self.ndim + 1)
+        else:
+            axes, matrix = self._system_named(system).axes, self._matrix_from(system)
+        middle = self._by_axis(center, "center", axes)
+        lengths = self._by_axis(size, "size", axes, tuple(middle))
+        box = {}
+        for axis in axes:
+            if axis.name in middle:
+                unit, half = self._um(axis), lengths[axis.name] / 2
+                box[axis.name] = (middle[axis.name] - half) / unit, (middle[axis.name] + half) / unit
+        return spans_of_box(box, [axis.name for axis in axes], matrix)
+
+    def _box(self, level: int, spans: Sequence[Span | None]) -> tuple[slice, ...]:
+        """Return the elements of a level that a box covers."""
+        grid = self.grid(level)
+        found = []
+        for name, span, scale, translation, length in zip(
+            self.axes, spans, grid.scale, grid.translation, self.level(level).shape, strict=True
+        ):
+            try:
+                found.append(slice(None) if span is None else span.indexes(scale, translation, length))
+            except SelectionError as error:
+                raise SelectionError(f"axis {name!r} of {self._group.name!r}, in its unit: {error}") from None
+        return tuple(found)
+
+    # -- selections
+
+    def _named(self, selection: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a selection with labels of channels replaced by their indexes."""
+        types = {axis.name: axis.type for axis in self.axis_details}
+        found: dict[str, Any] = {}
+        for given, part in selection.items():
+            name = self._axis_name(given)
+            if name in found:
+                raise ArgumentError(f"the axis {name!r} is selected twice")
+            found[name] = self._channels(part) if types[name] == "channel" else part
+        return found
+
+    def _axis_name(self, given: str, axes: Sequence[Axis] | None = None) -> str:
+        """Return the name of an axis as the document has it: files have ``Z`` as well as ``z``."""
+        names = [axis.name for axis in (self.axis_details if axes is None else axes)]
+        if given in names:
+            return given
+        alike = [name for name in names if name.casefold() == given.casefold()]
+        if len(alike) != 1:
+            raise ArgumentError(f"{place(self._group)} has the axes {', '.join(names)}, not {given!r:.100}")
+        return alike[0]
+
+    def _channels(self, part: Any) -> Any:
+        if isinstance(part, str):
+            return self._channel(part)
+        if isinstance(part, list | tuple):
+            return [self._channel(one) if isinstance(one, str) else one for one in part]
+        return part
+
+    def _channel(self, label: str) -> int:
+        labels = [channel.label for channel in self.channels]
+        if labels.count(label) != 1:
+            known = ", ".join(repr(known) for known in labels[:20]) or "no names of channels"
+            how = "no" if label not in labels else "more than one"
+            raise SelectionError(f"{place(self._group)} has {how} channel {label!r:.100}; it has {known}")
+        return labels.index(label)
+
+    def _at(self, level: int, selection: Mapping[str, Any]) -> tuple[Any, ...]:
+        """Return a selection of the first level in elements of another."""
+        chosen = [selection.get(name, slice(None)) for name in self.axes]
+        if level == 0:
+            return tuple(chosen)
+        first, here = self.level(0).shape, self.level(level).shape
+        factors = [b / a for a, b in zip(self.grid(0).scale, self.grid(level).scale, strict=True)]
+        return tuple(
+            part if part == slice(None) or factor == 1 or isinstance(part, list) else at_level(part, n, m, factor)
+            for part, n, m, factor in zip(chosen, first, here, factors, strict=True)
+        )
+
+    def _read(self, level: int, chosen: tuple[Any, ...], out: Any, stream: Any, budget_bytes: int | None) -> Any:
+        level = self._index(level)
+        frames = self._frames(level)
+        if frames:
+            chosen = tuple(of_frames(part, frames[d]) if d in frames else part for d, part in enumerate(chosen))
+        array = self.level(level)
+        reader = array.oindex if any(isinstance(part, list) for part in chosen) else array
+        return reader.read(chosen, out=out, stream=stream, budget_bytes=budget_bytes)
+
+    def _by_axis(
+        self, values: Any, what: str, axes: Sequence[Axis], names: tuple[str, ...] | None = None
+    ) -> dict[str, float]:
+        """Return numbers by names of axes of space, of those that an image or a coordinate system has."""
+        spaces = tuple(axis.name for axis in axes if axis.type == "space")
+        names = spaces if names is None else names
+        if isinstance(values, Mapping):
+            found = {self._axis_name(name, axes): value for name, value in values.items()}
+        elif isinstance(values, int | float):
+            found = dict.fromkeys(names, values)
+        else:
+            numbers = [] if isinstance(values, str) or not hasattr(values, "__iter__") else list(values)
+            if len(numbers) != len(names):
+                raise ArgumentError(
+                    f"{what}= needs a number for each of the axes {', '.join(names)}, got {values!r:.100}"
+                )
+            found = dict(zip(names, numbers, strict=True))
+        if not set(found) <= set(spaces) or not set(names if what == "size" else ()) <= set(found):
+            raise ArgumentError(f"{what}= needs numbers for the axes of space {', '.join(names)}, got {values!r:.100}")
+        finite = real_numbers(list(found.values()))
+        if finite is None or finite.ndim != 1:
+            raise ArgumentError(f"{what}= needs finite numbers, got {values!r:.100}")
+        return dict(zip(found, finite.tolist(), strict=True))
+
+    def _um(self, axis: Axis) -> float:
+        """Return the micrometres in the unit of an axis."""
+        size = meters(axis.unit)
+        if size is None:
+            if axis.unit is not None:
+                raise MetadataError(
+                    f"axis {axis.name!r} of {place(self._group)} has the unknown unit {axis.unit!r:.100}"
+                )
+            warn(f"{place(self._group)}: axis {axis.name!r} has no unit; taken as micrometres")
+            return 1.0
+        return size * 1e6
+
+
+def _lengths(selection: tuple[Any, ...], shape: tuple[int, ...]) -> list[int]:
+    return [
+        len(range(*part.indices(n))) if isinstance(part, slice) else len(part) if isinstance(part, list) else 1
+        for part, n in zip(selection, shape, strict=True)
+    ]
