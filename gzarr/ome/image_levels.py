@@ -10,6 +10,7 @@ from ..arrays.array import Array
 from ..errors import ArgumentError, MetadataError, NodeNotFoundError, NodeTypeError, UnsupportedError
 from .levels import LevelGrid, grid_by_shape, grid_of
 from .metadata.axes import axes_by_ndim
+from .metadata.model import PHYSICAL
 from .nodes import child, needed, place, warn
 
 if TYPE_CHECKING:
@@ -132,6 +133,14 @@ class ImageLevels:
     def translation(self) -> tuple[float, ...]:
         """Coordinate of the first element of the first level along each axis, in the axis's unit."""
         return self.grid(0).translation
+
+    @property
+    def system(self) -> str | None:
+        """Name of the coordinate system of scale and translation; ``"physical"`` before version 0.6.
+
+        None if the document has several, and does not say which.
+        """
+        return self._image.system if self._image.coordinate_systems else PHYSICAL
 
     @property
     def channels(self) -> tuple[Channel, ...]:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from ..errors import ArgumentError, MetadataError, UnsupportedError
 from .image_levels import ImageLevels
-from .metadata.model import CoordinateSystem
+from .metadata.model import PHYSICAL, CoordinateSystem
 from .nodes import child_group, place, read_metadata
-from .transforms.graph import PHYSICAL, SystemGraph
+from .transforms.graph import SystemGraph
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,14 +45,6 @@ class ImageSystems(ImageLevels):
     def __init__(self, group: Group, metadata: OmeMetadata, index: int = 0) -> None:
         super().__init__(group, metadata, index)
         self._scene: InScene | None = None
-
-    @property
-    def system(self) -> str | None:
-        """Name of the coordinate system of scale and translation; ``"physical"`` before version 0.6.
-
-        None if the document has several, and does not say which.
-        """
-        return self._image.system if self._image.coordinate_systems else PHYSICAL
 
     def coordinate_map(self, source: SystemName, target: SystemName) -> CoordinateMap:
         """Return the map from one coordinate system to another, along the transformations of the document.
@@ -92,9 +84,9 @@ class ImageSystems(ImageLevels):
             return scene.coordinate_map(self._in_scene(source, scene), self._in_scene(target, scene))
         return SystemGraph(self._group, self._other, self).find(source, target)
 
-    def _other(self, path: str) -> ImageSystems:
+    def _other(self, path: str) -> ImageLevels:
         group = child_group(self._group, path, "image")
-        return ImageSystems(group, read_metadata(group))
+        return ImageLevels(group, read_metadata(group))
 
     def _own_systems(self) -> tuple[CoordinateSystem, ...]:
         return self._image.coordinate_systems or (CoordinateSystem(PHYSICAL, self.axis_details),)

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 Version: TypeAlias = Literal["0.1", "0.2", "0.3", "0.4", "0.5", "0.6"]
 #: All versions that are read, oldest first.
 VERSIONS: Final[tuple[Version, ...]] = ("0.1", "0.2", "0.3", "0.4", "0.5", "0.6")
+#: Name that the coordinate system of images before version 0.6 has here.
+PHYSICAL: Final = "physical"
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -18,16 +18,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from ...hierarchy.group import Group
-    from ..image_systems import ImageSystems
+    from ..image_levels import ImageLevels
     from ..metadata.model import SceneMetadata, SystemLink, SystemReference
 
 #: Name of a coordinate system, or index of a level; with the path of the image that has it, if that is another.
 SystemName: TypeAlias = str | int | tuple[str, str | int]
 #: Path of an image, "" for the image or the scene itself, and a coordinate system of it.
 _Vertex: TypeAlias = tuple[str, str | int]
-
-#: Name of the coordinate system of images before version 0.6.
-PHYSICAL: Final = "physical"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +54,8 @@ class SystemGraph:
     def __init__(
         self,
         group: Group,
-        open_image: Callable[[str], ImageSystems],
-        image: ImageSystems | None = None,
+        open_image: Callable[[str], ImageLevels],
+        image: ImageLevels | None = None,
         scene: SceneMetadata | None = None,
     ) -> None:
         self._group = group
@@ -72,7 +69,7 @@ class SystemGraph:
             self._ndims.update({("", system.name): len(system.axes) for system in scene.coordinate_systems})
             self._add_links("", self._group, scene.links)
 
-    def _add_image(self, path: str, image: ImageSystems) -> None:
+    def _add_image(self, path: str, image: ImageLevels) -> None:
         """Add the coordinate systems of an image, and its transformations."""
         multiscale = image.multiscale
         own = image.system
@@ -198,7 +195,7 @@ class SystemGraph:
         yield from ((edge, True, edge.source) for edge in edges if edge.target == vertex)
 
 
-def _map_of_level(image: ImageSystems, level: int) -> CoordinateMap:
+def _map_of_level(image: ImageLevels, level: int) -> CoordinateMap:
     grid = image.grid(level)
     return affine(np.diag(grid.scale), grid.translation)
 
