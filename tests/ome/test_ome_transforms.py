@@ -209,6 +209,23 @@ def test_texts_as_references() -> None:
     assert any("expected an object" in problem.text for problem in image.metadata.problems)
 
 
+def test_by_dimension_as_in_drafts() -> None:
+    """Drafts of the version had the axes beside the members of each transformation."""
+    parts = [
+        {"type": "scale", "scale": [10], "input_axes": [1], "output_axes": [0]},
+        {"type": "translation", "translation": [5], "input_axes": [0], "output_axes": [1]},
+    ]
+    further = link("physical", "wide", type="byDimension", transformations=parts)
+    image = image_with(further, systems=(system("wide", "yx"),))
+    np.testing.assert_array_equal(image.coordinate_map("physical", "wide")([1, 2]), [20, 6])
+    np.testing.assert_array_equal(image.coordinate_map("wide", "physical")([20, 6]), [1, 2])
+    assert any("lacks 'transformation'" in problem.text for problem in image.metadata.problems)
+    parts[0]["output_axes"] = [0, 1]
+    image = image_with(further, systems=(system("wide", "yx"),))
+    with pytest.raises(MetadataError, match="an axis for each of the 1 coordinates"):
+        image.coordinate_map("physical", "wide")
+
+
 def test_arguments() -> None:
     image = image_with(systems=(system("other", "yx"),))
     with pytest.raises(ArgumentError, match="there is no chain of transformations"):

@@ -138,11 +138,17 @@ class Builder:
     def _by_dimension(self, part: DocumentPart, ndim: int, depth: int) -> CoordinateMap:
         parts, used = [], []
         for item in part.needed("transformations", lambda items: items.items(1)):
-            axes = item.object().needed("inputAxes", lambda items: [i.integer(0, ndim - 1) for i in items.items(1)])
-            outputs = item.needed("outputAxes", lambda items: [i.integer(0) for i in items.items(1)])
-            found = self._map(item.needed("transformation", lambda inner: inner), len(axes), depth + 1)
+            names, inner = ("inputAxes", "outputAxes"), item
+            if "input_axes" in item.object() and "transformation" not in item:
+                # Drafts before 0.6rc0 had the axes beside the members of the transformation.
+                names = ("input_axes", "output_axes")
+            else:
+                inner = item.needed("transformation", lambda inner: inner)
+            axes = item.needed(names[0], lambda items: [i.integer(0, ndim - 1) for i in items.items(1)])
+            outputs = item.needed(names[1], lambda items: [i.integer(0) for i in items.items(1)])
+            found = self._map(inner, len(axes), depth + 1)
             if found.output_ndim != len(outputs):
-                raise item.at("outputAxes").wrong(f"an axis for each of the {found.output_ndim} coordinates")
+                raise item.at(names[1]).wrong(f"an axis for each of the {found.output_ndim} coordinates")
             parts.append(AxesPart(found, tuple(axes), tuple(outputs)))
             used += outputs
         if sorted(used) != list(range(len(used))):
