@@ -1,7 +1,7 @@
 """Arrays resampled by affine maps on a device: nearest and linear. Jobs have ``slots/affine.py``.
 
-Each thread makes one element at a time, by what ``affine.py`` does on the host, in the same order: an element that needs
-no checks by steps along each axis, another one as a sum of weighted neighbours. Products are not fused with sums
+Each thread makes one element at a time, by what ``affine.py`` does on the host, in the same order: an element that
+needs no checks by steps along each axis, another one as a sum of weighted neighbours. Products are not fused with sums
 (``compiler.py``), so both give the same bits.
 
 The kernel trusts its columns: their creator must have checked them against the memory. Places are kept inside of the

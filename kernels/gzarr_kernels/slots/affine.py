@@ -18,8 +18,8 @@ PER_TURN: Final = 2
 ROWS: Final = 3
 #: 0: nearest, 1: linear, 3: cubic, of coefficients of a spline.
 ORDER: Final = 4
-#: Types of the elements and of the result: places in :data:`KINDS`. With order 0, elements are copied; on a device, only
-#: if the second is -1.
+#: Types of the elements and of the result: places in :data:`KINDS`. With order 0, elements are copied; on a device,
+#: only if the second is -1.
 SOURCE_KIND: Final = 5
 TARGET_KIND: Final = 6
 #: Size of an element in bytes, for order 0.
