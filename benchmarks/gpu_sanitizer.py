@@ -132,10 +132,11 @@ def use(device: Device, folder: Path) -> dict[str, Any]:
                 _use(device, folder / name, dtype, chunks, codecs)
             except Exception as error:  # the other kernels may be right
                 errors[name] = gpu_steps.sentence(error)
-        try:
-            _use_matrix(device, folder / "matrix")
-        except Exception as error:
-            errors["matrix"] = gpu_steps.sentence(error)
+        for name, used in (("matrix", _use_matrix), ("poses", _use_poses)):
+            try:
+                used(device, folder / name)
+            except Exception as error:
+                errors[name] = gpu_steps.sentence(error)
         stream.synchronize()
     return {"launches": counts, "not launched": [k for k in kernels() if k not in counts], "errors": errors}
 
@@ -175,6 +176,20 @@ def _use_matrix(device: Device, path: Path) -> None:
             totals = values.sum(axis=1, keepdims=True)
             if not np.allclose(scaled, np.log1p(100 * values / np.maximum(totals, 1)), rtol=1e-5):
                 raise AssertionError(f"WRONG RESULT of a scaled matrix of {dtype}")
+
+
+def _use_poses(device: Device, path: Path) -> None:
+    """Read boxes in a pose, of which some lie beyond the ends."""
+    for dtype in ("u2", "f4"):
+        values = elements(dtype)
+        gzarr.create_array(path / dtype, data=values, chunks=(32, 32), device="cpu")
+        array = gzarr.open_array(path / dtype, device=device.name)
+        for interpolation in ("nearest", "linear"):
+            way: dict[str, Any] = {"centre": (9, 30), "shape": (40, 41), "interpolation": interpolation}
+            pose = [[0.8, 0.6], [-0.6, 0.8]]
+            found = device.to_host(gzarr.read_affine(array, pose, **way), device.current_stream())
+            if not np.array_equal(found, gzarr.read_affine(values, pose, device="cpu", **way)):
+                raise AssertionError(f"WRONG RESULT of a box in a pose, {interpolation}, of {dtype}")
 
 
 def program(environment: Sequence[str] = (os.environ.get("CUDA_HOME", ""), str(gpu_facts.CUDA_HOME))) -> str | None:

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..arrays.outputs import DeviceResults
-from ..engines.cuda.devices import get_device
-from ..poses.arguments import converted, source_dtype
-from ..poses.host import Posed, is_number, resample
+from ..poses.arguments import source_dtype
+from ..poses.device import OnDevice
+from ..poses.host import Host, Posed
 from ..poses.maps import AffineMap
-from ..poses.reading import upload
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -132,13 +131,8 @@ def pose(
     memory
         Memory of the arrays.
     """
-    if memory.stream is not None:
-        _pose_on_host(array, posing, pad, windows, inside, origins, targets, memory)
-        return
+    way = OnDevice(memory.results) if isinstance(memory.results, DeviceResults) else Host()
     given = source_dtype(array.dtype, posing.order, f"the array {array.name!r}")
-    final = targets[0].dtype if len(targets) else given
-    # What the kernel cannot store is stored by NumPy.
-    plain = final == given if posing.order == 0 else is_number(final)
     mode = "constant" if pad == "fill" else pad
     fill = array.metadata.absent_value
     others = [d for d in range(array.ndim) if d not in posing.axes]
@@ -147,38 +141,15 @@ def pose(
     jobs: dict[int, list[Posed]] = {}
     made: list[Any] = []
     for i, affine in enumerate(posing.maps(origins)):
-        target = targets[i] if plain else np.empty(targets[i].shape, given if posing.order == 0 else np.float32)
+        target = way.made(posing.order, given, targets[i])
         made.append(target)
-        box, into = windows[i].astype(given, copy=False).transpose(order), target.transpose(order)
+        box, into = way.cast(windows[i], given).transpose(order), target.transpose(order)
         low = inside[i, list(posing.axes)].tolist()
         how = 0 if affine.is_exact and target.dtype == given else posing.order
         for at in np.ndindex(*into.shape[: len(others)]):
             jobs.setdefault(how, []).append(Posed(box[at], low, size, affine, into[at], fill))
     for how, posed in jobs.items():
-        resample(posed, how, mode)
-    if not plain:
-        for target, values in zip(targets, made, strict=True):
-            target[...] = converted(values, final)
-
-
-def _pose_on_host(
-    array: ExportedArray,
-    posing: Posing,
-    pad: str,
-    windows: Sequence[Any],
-    inside: IntArray,
-    origins: IntArray,
-    targets: Sequence[Any],
-    memory: Memory,
-) -> None:
-    """Resample patches of a device, one by one, by the host."""
-    from .memory import HostMemory
-
-    for i, (window, target) in enumerate(zip(windows, targets, strict=True)):
-        made = np.empty(target.shape, target.dtype)
-        with get_device(array.device) as device:
-            on_host = device.to_host(window, memory.stream)
-            one = slice(i, i + 1)
-            pose(array, posing, pad, [on_host], inside[one], origins[one], [made], HostMemory())
-        assert isinstance(memory.results, DeviceResults)
-        upload(memory.results, made, target)
+        way.resample(posed, how, mode)
+    for target, values in zip(targets, made, strict=True):
+        if values is not target:
+            way.store(target, values)

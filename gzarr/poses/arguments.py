@@ -90,15 +90,3 @@ def source_dtype(dtype: np.dtype[Any], order: int, name: str) -> np.dtype[Any]:
         f"{name} has elements of {dtype}, which cannot be interpolated; integers and floats can, and interpolation="
         "'nearest' takes all that have no Python objects"
     )
-
-
-def converted(values: Any, dtype: np.dtype[Any]) -> Any:
-    """Return elements in another dtype: rounded to integers, ties away from zero, and cut to their range."""
-    if values.dtype == dtype:
-        return values
-    if dtype.kind in "iu" and values.dtype.kind == "f":
-        info = np.iinfo(dtype)
-        rounded = np.where(values > 0, np.floor(values + 0.5), np.ceil(values - 0.5))
-        cut = np.clip(np.where(np.isnan(values), float(info.min), rounded), float(info.min), float(info.max))
-        return np.where(cut >= float(info.max), info.max, cut.astype(dtype)).astype(dtype)
-    return values.astype(dtype)

@@ -1,4 +1,4 @@
-"""Resampling in host memory, by the compiled kernel ``gzarr_kernels.affine``."""
+"""Resampling in host memory, by the compiled kernel ``gzarr_kernels.affine``, and jobs for it and for devices."""
 
 from __future__ import annotations
 
@@ -13,11 +13,13 @@ from ..engines import kernels, pool
 from ..engines.kernels import address
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     import numpy.typing as npt
 
     from .maps import AffineMap
+
+    IntArray = npt.NDArray[np.int64]
 
 #: A thread more for each so many elements of results.
 _WORKER_ELEMENTS: Final = 1 << 15
@@ -58,20 +60,27 @@ def is_number(dtype: np.dtype[Any]) -> bool:
     return dtype.isnative and f"{dtype.kind}{dtype.itemsize}" in s.KINDS
 
 
-def resample(posed: Sequence[Posed], order: int, mode: str) -> None:
-    """Make results of one shape and dtype, from boxes of one dtype.
+def described(
+    posed: Sequence[Posed], order: int, mode: str, address: Callable[[Any], int]
+) -> tuple[IntArray, IntArray, npt.NDArray[Any]]:
+    """Return what a kernel is told of results of one shape and dtype, from boxes of one dtype.
 
     Parameters
     ----------
     posed
-        The results and their boxes.
-    order
-        0: elements are copied, and the results have their dtype; 1: linear; 3: of coefficients of cubic splines.
-    mode
-        ``"constant"`` or one of :data:`gzarr.windows.boundary.MODES`.
+        The results and their boxes, at least one.
+    order, mode
+        As for :meth:`Host.resample`.
+    address
+        Returns the address of an array's first element.
+
+    Returns
+    -------
+    job, table
+        int64, as in ``gzarr_kernels.slots.affine``, without what is of the host only, and without FILL and POSES.
+    fills
+        The constant of each result, in the dtype that the kernel takes.
     """
-    if not posed or not posed[0].target.size:
-        return
     source, target = posed[0].box, posed[0].target
     # Axes before the map's have the length 1.
     k = source.ndim
@@ -79,17 +88,16 @@ def resample(posed: Sequence[Posed], order: int, mode: str) -> None:
     job = np.zeros(s.SIZE, np.int64)
     job[s.ORDER], job[s.MODE], job[s.AXES] = order, s.MODES.index(mode), k
     job[s.ITEMSIZE] = source.dtype.itemsize
-    if order:
-        job[s.SOURCE_KIND], job[s.TARGET_KIND] = (
-            s.KINDS.index(f"{array.dtype.kind}{array.dtype.itemsize}") for array in (source, target)
-        )
+    copies = not order and source.dtype == target.dtype
+    job[s.SOURCE_KIND], job[s.TARGET_KIND] = (
+        -1 if copies else s.KINDS.index(f"{array.dtype.kind}{array.dtype.itemsize}") for array in (source, target)
+    )
     job[s.SHAPE : s.SHAPE + 3] = (*(1,) * first, *target.shape)
     job[s.TARGET_STRIDES + first : s.TARGET_STRIDES + 3] = target.strides
+    job[s.ROWS] = len(posed) * math.prod(job[s.SHAPE : s.SHAPE + 2].tolist())
     table = np.zeros((len(posed), s.POSE_SIZE), np.int64)
     floats = table.view(np.float64)
-    fills = np.array([one.fill for one in posed], np.float64 if order else source.dtype)
     table[:, s.LENGTH : s.LENGTH + 3] = table[:, s.ARRAY : s.ARRAY + 3] = 1
-    table[:, s.FILL] = address(fills) + np.arange(len(posed)) * fills.itemsize
     for i, one in enumerate(posed):
         row = table[i]
         row[s.SOURCE], row[s.TARGET] = address(one.box), address(one.target)
@@ -101,11 +109,60 @@ def resample(posed: Sequence[Posed], order: int, mode: str) -> None:
         matrix[first:, first:] = one.affine.matrix
         floats[i, s.MATRIX : s.MATRIX + 9] = matrix.ravel()
         floats[i, s.OFFSET + first : s.OFFSET + 3] = one.affine.offset
-    rows = len(posed) * math.prod(job[s.SHAPE : s.SHAPE + 2].tolist())
-    workers = max(1, min(pool.thread_count(), rows, rows * int(job[s.SHAPE + 2]) // _WORKER_ELEMENTS))
-    per_turn = -(-rows // (1 if workers == 1 else min(rows, _TURNS * workers)))
-    turns = -(-rows // per_turn)
-    shared = np.zeros(2, np.int64)
-    job[s.POSES], job[s.SHARED] = address(table), address(shared)
-    job[s.ROWS], job[s.TURNS], job[s.PER_TURN] = rows, turns, per_turn
-    kernels.run(kernels.entry("affine", "resample"), address(job), shared, turns, workers)
+    return job, table, np.array([one.fill for one in posed], source.dtype if copies else np.float64)
+
+
+class Host:
+    """Arrays in host memory."""
+
+    def cast(self, array: Any, dtype: np.dtype[Any]) -> Any:
+        """Return elements in another dtype, by the rules of NumPy."""
+        return array.astype(dtype, copy=False)
+
+    def made(self, order: int, source: np.dtype[Any], target: Any) -> Any:
+        """Return what the kernel makes for a target: the target if it can, or an array to be stored in it."""
+        dtype = source if order == 0 else target.dtype if is_number(target.dtype) else np.dtype(np.float32)
+        return target if dtype == target.dtype else np.empty(target.shape, dtype)
+
+    def store(self, target: Any, values: Any) -> None:
+        """Store elements of another dtype."""
+        target[...] = converted(values, target.dtype)
+
+    def resample(self, posed: Sequence[Posed], order: int, mode: str) -> None:
+        """Make results of one shape and dtype, from boxes of one dtype.
+
+        Parameters
+        ----------
+        posed
+            The results and their boxes.
+        order
+            0: elements are copied, and the results have their dtype; 1: linear; 3: of coefficients of cubic splines.
+        mode
+            ``"constant"`` or one of :data:`gzarr.windows.boundary.MODES`.
+        """
+        if not posed or not posed[0].target.size:
+            return
+        job, table, fills = described(posed, order, mode, address)
+        table[:, s.FILL] = address(fills) + np.arange(len(posed)) * fills.itemsize
+        rows = int(job[s.ROWS])
+        workers = max(1, min(pool.thread_count(), rows, rows * int(job[s.SHAPE + 2]) // _WORKER_ELEMENTS))
+        per_turn = -(-rows // (1 if workers == 1 else min(rows, _TURNS * workers)))
+        turns = -(-rows // per_turn)
+        shared = np.zeros(2, np.int64)
+        job[s.POSES], job[s.SHARED] = address(table), address(shared)
+        job[s.TURNS], job[s.PER_TURN] = turns, per_turn
+        kernels.run(kernels.entry("affine", "resample"), address(job), shared, turns, workers)
+
+
+def converted(values: Any, dtype: np.dtype[Any]) -> Any:
+    """Return elements in another dtype: rounded to integers, ties away from zero, and cut to their range."""
+    if values.dtype == dtype:
+        return values
+    if dtype.kind in "iu" and values.dtype.kind == "f":
+        info = np.iinfo(dtype)
+        # Halves are added, which smaller floats may not hold.
+        values = values.astype(np.float64)
+        rounded = np.where(values > 0, np.floor(values + 0.5), np.ceil(values - 0.5))
+        cut = np.clip(np.where(np.isnan(values), float(info.min), rounded), float(info.min), float(info.max))
+        return np.where(cut >= float(info.max), info.max, cut.astype(dtype)).astype(dtype)
+    return values.astype(dtype)

@@ -7,20 +7,19 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from ..arrays.exporting import ExportedArray
-from ..arrays.outputs import HOST, DeviceResults
+from ..arrays.outputs import DeviceResults
 from ..arrays.read_options import as_dtype
 from ..errors import ArgumentError
 from ..windows.inputs import KINDS, array_of
-from .arguments import boundary_of, converted, is_element, order_of, source_dtype
+from .arguments import boundary_of, is_element, order_of, source_dtype
 from .boxes import Need
-from .host import Posed, is_number, resample
+from .device import OnDevice
+from .host import Host, Posed, converted, is_number
 from .levels import is_image, map_from_system, map_to_level
 from .maps import AffineMap, checked_map
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    import numpy.typing as npt
 
     from ..windows.inputs import Input
     from .arguments import Interpolation
@@ -106,7 +105,8 @@ def read_affine(
     Notes
     -----
     Places are computed in float64, and so are values. Where all places are elements (axes exchanged, flips, whole
-    steps), elements are copied. On a device, chunks are decoded there, and the box is resampled by the host.
+    steps), elements are copied. On a device, chunks are decoded there, and the box is resampled there; for cubic
+    interpolation, by the host.
     """
     order = order_of(interpolation)
     affine = checked_map(matrix, offset)
@@ -147,26 +147,33 @@ def read_affine(
     result = source._output((*source.shape[:-k], *wanted), final, out, options.memory)
     if not result.size:
         return result
-    target: npt.NDArray[Any] = result if options.memory is HOST else np.empty(result.shape, final)
+    way = Host() if not isinstance(options.memory, DeviceResults) else OnDevice(options.memory)
     if need.is_constant:
-        target[...] = converted(np.array(fill, source.dtype if order == 0 else np.float64), final)
+        one = converted(np.array(fill, source.dtype if order == 0 else np.float64), final)
+        if isinstance(way, OnDevice):
+            way.upload(one, result)
+        else:
+            result[...] = one
+        return result
+    selection = (*(slice(None),) * (source.ndim - k), *need.selection)
+    elements = way.cast(source.read(selection, stream=stream, budget_bytes=budget_bytes), given)
+    if need.order == 3 and isinstance(way, OnDevice):
+        # Coefficients of a spline depend on each other along whole lines.
+        made = np.empty(result.shape, final)
+        resample_box(Host(), need, way.to_host(elements), fill, made)
+        way.upload(made, result)
     else:
-        selection = (*(slice(None),) * (source.ndim - k), *need.selection)
-        elements = source.read(selection, stream=stream, budget_bytes=budget_bytes)
-        if isinstance(options.memory, DeviceResults):
-            with options.memory.device as on_device:
-                elements = on_device.to_host(elements, options.memory.stream)
-        resample_box(need, elements.astype(given, copy=False), fill, target)
-    if isinstance(options.memory, DeviceResults):
-        upload(options.memory, target, result)
+        resample_box(way, need, elements, fill, result)
     return result
 
 
-def resample_box(need: Need, elements: npt.NDArray[Any], fill: Any, target: npt.NDArray[Any]) -> None:
+def resample_box(way: Host | OnDevice, need: Need, elements: Any, fill: Any, target: Any) -> None:
     """Make a result from the elements that it needs.
 
     Parameters
     ----------
+    way
+        Where the arrays are.
     need
         What it needs.
     elements
@@ -178,13 +185,8 @@ def resample_box(need: Need, elements: npt.NDArray[Any], fill: Any, target: npt.
     """
     k = len(need.size)
     box = need.box(elements, fill)
-    if need.order == 0 and target.dtype != box.dtype:
-        made = np.empty(target.shape, box.dtype)
-    elif need.order and not is_number(target.dtype):
-        made = np.empty(target.shape, np.float32)
-    else:
-        made = target
-    resample(
+    made = way.made(need.order, box.dtype, target)
+    way.resample(
         [
             Posed(box[at], need.low, need.size, need.affine, made[at], fill)
             for at in np.ndindex(*target.shape[: target.ndim - k])
@@ -193,7 +195,7 @@ def resample_box(need: Need, elements: npt.NDArray[Any], fill: Any, target: npt.
         need.mode,
     )
     if made is not target:
-        target[...] = converted(made, target.dtype)
+        way.store(target, made)
 
 
 def _shape(shape: Any, whole: tuple[int, ...], k: int) -> tuple[int, ...]:
@@ -220,14 +222,3 @@ def _centred(affine: AffineMap, offset: Any, centre: Any, shape: tuple[int, ...]
         raise ArgumentError("give offset= (of the first element) or centre= (of the result's centre), not both")
     middle = checked_map(affine.matrix, centre).offset
     return AffineMap(affine.matrix, middle - affine.matrix @ ((np.array(shape, np.float64) - 1) / 2))
-
-
-def upload(memory: DeviceResults, values: npt.NDArray[Any], target: Any) -> None:
-    """Copy elements to an array on a device; returns once they are there."""
-    with memory.device as device:
-        pinned = device.pinned(values.nbytes)
-        pinned[:] = np.ascontiguousarray(values).reshape(-1).view(np.uint8)
-        uploaded = device.empty(values.shape, values.dtype, memory.stream)
-        device.copy_in(uploaded, pinned, memory.stream)
-        memory.copy(target, uploaded)
-        memory.stream.synchronize()

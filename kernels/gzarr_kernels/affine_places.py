@@ -7,6 +7,7 @@ from typing import Final
 
 from numba import float64, int32, int64
 
+from . import folding
 from .jit import in_line, part
 from .memory import f64, i64
 from .slots import affine as S
@@ -17,24 +18,7 @@ BLOCK: Final = 128
 BUFFERS: Final = 5
 _LARGEST: Final = float(2**62)
 
-
-@part
-def folded(i: int, n: int, mode: int) -> int:
-    """Return the element that stands at a place along an axis of ``n`` elements; -1 for the constant."""
-    if 0 <= i < n:
-        return i
-    if mode == 0:
-        return -1
-    if mode == 1:
-        return 0 if i < 0 else n - 1
-    if mode == 4:
-        return i % n
-    if mode == 3:
-        at = i % (2 * n)
-        return min(at, 2 * n - 1 - at)
-    period = max(2 * (n - 1), 1)
-    at = i % period
-    return min(at, period - at)
+folded = part(folding.folded)
 
 
 @part

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -219,6 +221,19 @@ def test_devices(device: TestedDevice) -> None:
             assert data.dtype == np.float32
             if shuffle == "blocks":
                 np.testing.assert_array_equal(data, wanted.pop(0)["data"])
+
+
+@pytest.mark.parametrize("interpolation", ["nearest", "linear"])
+def test_a_device_makes_the_bits_of_the_host(device: TestedDevice, interpolation: Any) -> None:
+    sampler = Patches((10, 12, 14), interpolation=interpolation, **EVERYTHING)
+    for dtype in ("u2", "f2"):
+        wanted = batches(gzarr.Loader(array(dtype=dtype), sampler, batch_size=4))
+        if device.watched is not None:
+            refused = mock.patch.object(type(device.watched), "to_host", side_effect=AssertionError("copied to host"))
+        with refused if device.watched is not None else nullcontext():
+            found = batches(gzarr.Loader(array(dtype=dtype, device=device.name), sampler, batch_size=4))
+        for one, other in zip(found, wanted, strict=True):
+            np.testing.assert_array_equal(device.to_numpy(one["data"]), other["data"])
 
 
 def test_types() -> None:

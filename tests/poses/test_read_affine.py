@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
@@ -218,6 +219,95 @@ def test_devices(device: TestedDevice) -> None:
         out = device.empty((2, 9, 8, 7), "f4")
         assert gzarr.read_affine(a, matrix, out=out, **way) is out
         np.testing.assert_allclose(device.to_numpy(out).clip(0, 65535), wanted, atol=0.5 + 1e-3)
+
+
+def nothing_on_host(device: TestedDevice) -> Any:
+    """Make copies of a device's arrays to host memory an error."""
+    if device.watched is None:
+        return nullcontext()
+    return mock.patch.object(type(device.watched), "to_host", side_effect=AssertionError("copied to host memory"))
+
+
+@pytest.mark.parametrize("boundary", [*MODES, 3])
+@pytest.mark.parametrize("dtype", ["u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8", "f4", "f8"])
+def test_a_device_makes_the_bits_of_the_host(device: TestedDevice, dtype: str, boundary: Any) -> None:
+    rng = np.random.default_rng(4)
+    low, high = (-100, 100) if dtype in ("i1", "f4", "f8") else (0, 250)
+    for size in ((2, 3, 17, 21), (1, 12, 13)):
+        data = rng.uniform(low, high, size).astype(dtype)
+        k = len(size) - 1 if len(size) == 3 else 3
+        data = data[0] if k == 2 else data
+        a = stored(data, device.name)
+        for _ in range(3):
+            matrix = rotation(rng, k) * np.exp(rng.normal(size=k) * 0.5)
+            for interpolation, out in (("nearest", dtype), ("linear", dtype), ("linear", "f4"), ("linear", "u1")):
+                way: dict[str, Any] = {
+                    "centre": rng.uniform(0, 1, k) * data.shape[-k:], "shape": (9, 14, 11)[-k:], "dtype": out,
+                    "interpolation": interpolation, "boundary": boundary,
+                }  # fmt: skip
+                wanted = gzarr.read_affine(data, matrix, device="cpu", **way)
+                with nothing_on_host(device):
+                    found = gzarr.read_affine(a, matrix, **way)
+                np.testing.assert_array_equal(device.to_numpy(found), wanted)
+    if device.watched is not None:
+        assert device.watched.counts["launch resample"] == 2 * 3 * 4
+
+
+@pytest.mark.parametrize("boundary", MODES)
+def test_a_device_as_scipy(device: TestedDevice, boundary: Any) -> None:
+    rng = np.random.default_rng(6)
+    data = rng.uniform(1, 2, (18, 19, 20)).astype("f4")
+    matrix, offset = rotation(rng, 3) * 0.8, np.array([2.5, -1.25, 4.0])
+    case = {
+        "matrix": matrix, "offset": offset, "size": data.shape, "shape": (14, 15, 16), "mode": boundary, "leading": (),
+    }  # fmt: skip
+    for interpolation, order in (("nearest", 0), ("linear", 1)):
+        found = gzarr.read_affine(
+            stored(data, device.name), matrix, offset=offset, shape=(14, 15, 16), interpolation=interpolation,
+            boundary=boundary,
+        )  # fmt: skip
+        wanted = scipys(data.astype("f8"), case, order).astype("f4")
+        np.testing.assert_array_max_ulp(device.to_numpy(found), wanted, 2)
+
+
+def test_a_device_copies_exchanged_axes_and_flips(device: TestedDevice) -> None:
+    rng = np.random.default_rng(7)
+    turned = [[0, -1, 0], [0, 0, 1], [1, 0, 0]]
+    for dtype in ("bool", "u1", "i8", "f2", "f8", "c8", "c16"):
+        data = rng.integers(0, 2**16, (5, 6, 7)).astype(dtype)
+        wanted = data.transpose(2, 0, 1)[:, ::-1]
+        way: dict[str, Any] = {"offset": (4, 0, 0), "shape": (7, 5, 6), "interpolation": "nearest"}
+        for out in (None, device.empty((7, 6, 5), data.dtype).transpose(0, 2, 1)):
+            with nothing_on_host(device):
+                found = gzarr.read_affine(stored(data, device.name), turned, out=out, **way)
+            np.testing.assert_array_equal(device.to_numpy(found), wanted)
+
+
+@pytest.mark.parametrize(
+    ("source", "final", "interpolation"),
+    [
+        ("f4", "i2", "nearest"), ("f8", "u1", "nearest"), ("f2", "f2", "linear"), ("u2", "f2", "linear"),
+        ("f2", "i2", "nearest"), ("f4", "u4", "nearest"), ("u2", "f4", "nearest"), ("i8", "u4", "nearest"), ("f4", "f8", "nearest"), ("bool", "i4", "nearest"),
+    ],
+)  # fmt: skip
+def test_a_device_converts(device: TestedDevice, source: str, final: str, interpolation: Any) -> None:
+    rng = np.random.default_rng(8)
+    data = (rng.uniform(-40, 300, (12, 13))).astype(source)
+    if data.dtype.kind == "f":
+        data[3, 4], data[6:8] = np.nan, data[6:8].round() + 0.5
+        # Small floats do not hold this number and a half.
+        data[9:] = {2: 1025, 4: 2**23 + 1, 8: 200}[data.itemsize]
+    # A uint8 of a float below 0 is 0.
+    way: dict[str, Any] = {"offset": (0.3, -2), "dtype": final, "interpolation": interpolation, "boundary": "edge"}
+    matrix = [[0.9, 0.2], [-0.1, 0.8]]
+    wanted = gzarr.read_affine(data, matrix, device="cpu", **way)
+    with nothing_on_host(device):
+        found = gzarr.read_affine(stored(data, device.name), matrix, **way)
+        far = gzarr.read_affine(stored(data, device.name), matrix, **{**way, "offset": 90, "boundary": "constant"})
+    np.testing.assert_array_equal(device.to_numpy(found), wanted)
+    assert not device.to_numpy(far).any()
+    if final in ("i2", "u4") and source in ("f2", "f4"):
+        assert wanted.max() == min(data[9, 0], 32767)
 
 
 def test_types() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from contextlib import contextmanager
+from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -64,6 +65,8 @@ def ptx(kernel: Kernel, word: int, capability: tuple[int, int]) -> str:
 def _compiling_for(capability: tuple[int, int]) -> Iterator[None]:
     """Make numba-cuda compile for a capability, and with every NumPy.
 
+    Products are not fused with sums, so that a kernel computes what the host does.
+
     It asks the current device when a kernel calls functions; here, a stand-in answers. All its releases up to 0.30.4
     overload ``numpy.row_stack``, which NumPy 2.5 no longer has, and compile nothing without it; its maintainers have
     said that no release will follow. So the name exists while the module that needs it is imported.
@@ -77,13 +80,18 @@ def _compiling_for(capability: tuple[int, int]) -> Iterator[None]:
             import numba.cuda.np.arrayobj
         finally:
             del vars(np)["row_stack"]
+    from numba.cuda.cudadrv import nvvm
+
+    compile_ir = nvvm.compile_ir
     asking = (numba.cuda.compiler, numba.cuda.dispatcher)
     before = [module.get_current_device for module in asking]
     for module in asking:
         module.get_current_device = lambda: SimpleNamespace(compute_capability=capability)
+    nvvm.compile_ir = partial(compile_ir, fma=False)
     try:
         yield
     finally:
+        nvvm.compile_ir = compile_ir
         for module, function in zip(asking, before, strict=True):
             module.get_current_device = function
 

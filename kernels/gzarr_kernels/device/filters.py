@@ -198,7 +198,7 @@ def _scaled(bits: Any, loop: int, scale: Any, offset: Any) -> Any:
 
 
 @body
-def _extended(bits: Any, width: int) -> Any:
+def extended(bits: Any, width: int) -> Any:
     """Return a signed integer of ``width`` bytes sign-extended to 64 bits."""
     shift = 64 - 8 * width
     return uint64(int64(bits << uint64(shift)) >> int64(shift))
@@ -232,7 +232,7 @@ def _converted(columns: Column, job: int, value: Any) -> Any:
         value = _widened(value, source_width)
     else:
         if source_kind == SIGNED:
-            value = _extended(value, source_width)
+            value = extended(value, source_width)
         elif source_kind == BOOL:
             value = uint64(1) if value else uint64(0)
         if target_kind == FLOAT or loop > 0:
@@ -312,7 +312,7 @@ def _sum(arena: Bytes, columns: Column, job: int, chunk: int, run: int) -> int:
     total = uint64(0)
     for i in range(begin, end):
         value = _element(arena, columns, source + i * width, width, swap)
-        total += _extended(value, width) if signed else value
+        total += extended(value, width) if signed else value
     return int64(total)
 
 
@@ -335,7 +335,7 @@ def _write_sums(arena: Bytes, columns: Column, job: int, chunk: int, run: int, b
         position = 0
         while position < size:
             value = _element(arena, columns, source, width, swap)
-            running += _extended(value, width) if signed else value
+            running += extended(value, width) if signed else value
             word |= (running & keep) << uint64(8 * position)
             source += width
             position += target_width

@@ -1,7 +1,9 @@
-"""Slots of the jobs of ``affine.py``: int64.
+"""Slots of the jobs of ``affine.py`` and ``device/resample.py``: int64.
 
 A job makes ``n`` results of one shape, each from a box of elements of an array. There are three axes; with two, the
 first has length 1. Numbers that are no integers are float64 with the same bits.
+
+On a device, addresses are relative to two memories, of boxes and of results; POSES and FILL are indices of columns.
 """
 
 from __future__ import annotations
@@ -16,7 +18,8 @@ PER_TURN: Final = 2
 ROWS: Final = 3
 #: 0: nearest, 1: linear, 3: cubic, of coefficients of a spline.
 ORDER: Final = 4
-#: Types of the elements and of the result: places in :data:`KINDS`. With order 0, they are copied.
+#: Types of the elements and of the result: places in :data:`KINDS`. With order 0, elements are copied; on a device,
+#: only if the second is -1.
 SOURCE_KIND: Final = 5
 TARGET_KIND: Final = 6
 #: Size of an element in bytes, for order 0.

@@ -27,7 +27,8 @@ KERNELS = Path(__file__).parents[3] / "kernels"
 COMPILE = """
 import json, sys
 from gzarr_kernels.device import (
-    assemble, checksums, compiler, containers, copies, filters, gather, packed_bits, planes, rows, shuffle, sparse,
+    assemble, checksums, compiler, containers, copies, filters, gather, packed_bits, planes, resample, rows, shuffle,
+    sparse,
 )
 
 kernels = {
@@ -36,7 +37,7 @@ kernels = {
         planes.bit_planes_to_byte_planes, planes.byte_planes_to_plain, shuffle.plain_to_byte_planes,
         shuffle.plain_to_bit_planes, copies.copy_frames, containers.put_numbers, containers.put_checksums,
         filters.accumulate, filters.convert, packed_bits.unpack_bits, checksums.checksums,
-        rows.place_rows, rows.place_planes, sparse.check_rows, sparse.count_chosen,
+        resample.resample, rows.place_rows, rows.place_planes, sparse.check_rows, sparse.count_chosen,
     )
 }
 for word in (1, 2, 4, 8):
@@ -94,7 +95,7 @@ def test_these_are_all_kernels(ptx: dict[str, dict[str, str]]) -> None:
 
 @pytest.mark.timeout(600)
 def test_every_kernel_compiles_for_every_capability(ptx: dict[str, dict[str, str]]) -> None:
-    assert len(ptx) == 35
+    assert len(ptx) == 36
     for name, by_capability in ptx.items():
         assert by_capability.keys() == CAPABILITIES.keys()
         for capability, text in by_capability.items():
@@ -146,7 +147,7 @@ def test_offsets_are_integers_of_64_bits(ptx: dict[str, dict[str, str]]) -> None
 
 
 #: Kernels that compute with floats.
-FLOATS = {"convert", "scale_rows"}
+FLOATS = {"convert", "resample", "scale_rows"}
 
 
 @pytest.mark.timeout(600)
@@ -219,6 +220,15 @@ def test_floats_are_computed_as_ieee_754_says(ptx: dict[str, dict[str, str]]) ->
             re.findall(r"\bcvt\.rn\.f\d\d\.\w+", text)
         )
         assert {"cvt.rzi.s64.f64", "cvt.rzi.u64.f64"} == set(re.findall(r"\bcvt\.rzi\.\w+\.\w+", text))
+
+
+@pytest.mark.timeout(600)
+def test_products_are_not_fused_with_sums(ptx: dict[str, dict[str, str]]) -> None:
+    """Without ``.rn``, the assembler may fuse them."""
+    for name in FLOATS:
+        for text in (text for which, text in each(ptx) if which.split()[0] == name):
+            assert not re.search(r"\b(fma|mad)\.\S*f(32|64)\b|\b(mul|add|sub)\.f(32|64)\b", text), name
+    assert "mul.rn.f64" in ptx["resample"]["8.0"]
 
 
 @pytest.mark.timeout(600)

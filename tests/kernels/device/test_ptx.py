@@ -22,10 +22,11 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 #: Compiles some kernels with numba-cuda, and prints their PTX.
 COMPILE = """
 import json
-from gzarr_kernels.device import assemble, build, checksums, compiler, rows
+from gzarr_kernels.device import assemble, build, checksums, compiler, resample, rows
 found = {}
 for name, kernel, word in [
     ("place_rows", rows.place_rows, 8), ("checksums", checksums.checksums, 8), ("assemble-2", assemble.assemble, 2),
+    ("resample", resample.resample, 8),
 ]:
     found[name] = build.lowered(compiler.ptx(kernel, word, (8, 0)))
 print(json.dumps(found))
@@ -99,7 +100,7 @@ def plain(text: str) -> str:
 
 
 def test_every_kernel_is_there(programs: dict[str, str]) -> None:
-    assert len(programs) == 35
+    assert len(programs) == 36
     assert {name.rpartition("-")[0] for name in programs if "-" in name} == {
         "assemble", "densify", "gather", "scale_rows", "take_chosen",
     }  # fmt: skip
@@ -156,7 +157,7 @@ def test_a_damaged_file_is_not_used(built: Path, tmp_path: Path) -> None:
     code = "from gzarr_kernels.device import ptx; print(len(ptx.programs()))"
     assert run("-c", code, GZARR_KERNELS=str(tmp_path), GZARR_JIT="0") == "0\n"
     assert run("-c", code, GZARR_KERNELS=str(built), GZARR_JIT="1") == "0\n"
-    assert run("-c", code, GZARR_KERNELS=str(built), GZARR_JIT="0") == "35\n"
+    assert run("-c", code, GZARR_KERNELS=str(built), GZARR_JIT="0") == "36\n"
 
 
 def test_numbas_simulator_compiles_nothing(tmp_path: Path) -> None:

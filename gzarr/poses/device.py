@@ -1,0 +1,103 @@
+"""Resampling in device memory, by the kernel ``gzarr_kernels.device.resample``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from gzarr_kernels.slots import affine as s
+
+from .host import described, is_number
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+
+    from ..arrays.outputs import DeviceResults
+    from .host import Posed
+
+#: Words of int64 for each constant: those of 16 bytes are copied by two.
+_FILL_WORDS: Final = 2
+
+
+class OnDevice:
+    """Arrays on a device; for the methods, see :class:`gzarr.poses.host.Host`. All return when they are done.
+
+    Parameters
+    ----------
+    memory
+        Memory of the results, with the caller's stream.
+    """
+
+    def __init__(self, memory: DeviceResults) -> None:
+        self._memory = memory
+        self._device, self._stream = memory.device, memory.stream
+
+    def cast(self, array: Any, dtype: np.dtype[Any]) -> Any:
+        """Return elements in another dtype."""
+        if array.dtype == dtype:
+            return array
+        with self._device:
+            return self._device.converted(array, dtype, self._stream)
+
+    def made(self, order: int, source: np.dtype[Any], target: Any) -> Any:
+        """Return what the kernel makes for a target; it rounds floats to integers."""
+        rounds = is_number(source) and source.kind == "f" and target.dtype.kind in "iu"
+        if order == 0 and not rounds:
+            dtype = source
+        else:
+            dtype = target.dtype if is_number(target.dtype) else np.dtype(np.float32)
+        word = min(target.itemsize, 8)
+        places = (self._device.address(target), *target.strides)
+        if dtype == target.dtype and all(place % word == 0 for place in places):
+            return target
+        return self._memory.empty(target.shape, dtype)
+
+    def store(self, target: Any, values: Any) -> None:
+        """Store elements of another dtype."""
+        self._memory.copy(target, self.cast(values, target.dtype))
+        self._stream.synchronize()
+
+    def resample(self, posed: Sequence[Posed], order: int, mode: str) -> None:
+        """Make results of one shape and dtype, from boxes of one dtype; order 0 or 1."""
+        from gzarr_kernels.device import resample as k
+
+        if not posed or not posed[0].target.size:
+            return
+        job, table, fills = described(posed, order, mode, self._device.address)
+        sources, targets = (int(table[:, column].min()) for column in (s.SOURCE, s.TARGET))
+        table[:, s.SOURCE] -= sources
+        table[:, s.TARGET] -= targets
+        words = np.zeros((len(posed), _FILL_WORDS), np.int64)
+        words.view(np.uint8)[:, : fills.itemsize] = fills.view(np.uint8).reshape(len(posed), -1)
+        job[s.POSES] = s.SIZE
+        table[:, s.FILL] = s.SIZE + table.size + _FILL_WORDS * np.arange(len(posed))
+        elements = int(job[s.ROWS] * job[s.SHAPE + 2])
+        with self._device:
+            columns = self.uploaded(np.concatenate([job, table.ravel(), words.ravel()]))
+            arguments = (sources, targets, self._device.address(columns), 0)
+            self._device.launch(k.resample, k.blocks(elements), k.THREADS, self._stream, *arguments)
+            self._stream.synchronize()
+
+    def uploaded(self, values: npt.NDArray[Any]) -> Any:
+        """Return elements of host memory on the device."""
+        with self._device:
+            pinned = self._device.pinned(values.nbytes)
+            pinned[:] = np.ascontiguousarray(values).reshape(-1).view(np.uint8)
+            uploaded = self._device.empty(values.shape, values.dtype, self._stream)
+            self._device.copy_in(uploaded, pinned, self._stream)
+            self._stream.synchronize()
+        return uploaded
+
+    def upload(self, values: npt.NDArray[Any], target: Any) -> None:
+        """Copy elements of host memory, or one for all, to an array on the device."""
+        uploaded = self.uploaded(values)
+        with self._device:
+            self._memory.copy(target, self._device.broadcast(uploaded, target.shape))
+            self._stream.synchronize()
+
+    def to_host(self, array: Any) -> npt.NDArray[Any]:
+        """Return a copy in host memory."""
+        with self._device:
+            return self._device.to_host(array, self._stream)
