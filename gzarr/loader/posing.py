@@ -132,7 +132,8 @@ def pose(
         Memory of the arrays.
     """
     way = OnDevice(memory.results) if isinstance(memory.results, DeviceResults) else Host()
-    given = source_dtype(array.dtype, posing.order, f"the array {array.name!r}")
+    final = targets[0].dtype if len(targets) else None
+    given = source_dtype(array.dtype, posing.order, f"the array {array.name!r}", final)
     mode = "constant" if pad == "fill" else pad
     fill = array.metadata.absent_value
     others = [d for d in range(array.ndim) if d not in posing.axes]

@@ -72,17 +72,19 @@ def is_element(fill: Any, dtype: np.dtype[Any]) -> bool:
     return bool(cast == fill or (cast != cast and fill != fill))
 
 
-def source_dtype(dtype: np.dtype[Any], order: int, name: str) -> np.dtype[Any]:
-    """Return the dtype in which elements are given to the kernel.
+def source_dtype(dtype: np.dtype[Any], order: int, name: str, final: np.dtype[Any] | None = None) -> np.dtype[Any]:
+    """Return the dtype in which elements are given to the kernel, given that of the result if it is known.
 
     Raises
     ------
     ArgumentError
         If they cannot be interpolated.
     """
-    if order == 0 and not dtype.hasobject:
+    small = dtype.kind == "f" and dtype.itemsize == 2
+    # The kernel rounds numbers that it knows to integers.
+    if order == 0 and not dtype.hasobject and not (small and final is not None and final.kind in "iu"):
         return dtype
-    if dtype.kind == "f" and dtype.itemsize == 2:
+    if small:
         return np.dtype(np.float32)
     if is_number(dtype):
         return dtype

@@ -138,7 +138,7 @@ def read_affine(
             f"boundary={boundary!r} is no value of {source.dtype}, and interpolation='nearest' has no other ones"
         )
     need = Need.of(affine, wanted, order, mode, size, copies=fits)
-    given = source_dtype(source.dtype, order, f"the array {source.name!r}")
+    given = source_dtype(source.dtype, order, f"the array {source.name!r}", final)
     if order and not (is_number(final) or final == np.float16):
         raise ArgumentError(f"dtype must be one of integers or floats for interpolation={interpolation!r}, not {final}")
     if 0 in size and mode != "constant" and 0 not in wanted:

@@ -287,7 +287,8 @@ def test_a_device_copies_exchanged_axes_and_flips(device: TestedDevice) -> None:
     ("source", "final", "interpolation"),
     [
         ("f4", "i2", "nearest"), ("f8", "u1", "nearest"), ("f2", "f2", "linear"), ("u2", "f2", "linear"),
-        ("f2", "i2", "nearest"), ("f4", "u4", "nearest"), ("u2", "f4", "nearest"), ("i8", "u4", "nearest"), ("f4", "f8", "nearest"), ("bool", "i4", "nearest"),
+        ("f2", "i2", "nearest"), ("f4", "u4", "nearest"), ("u2", "f4", "nearest"), ("i8", "u4", "nearest"),
+        ("f4", "f8", "nearest"), ("bool", "i4", "nearest"),
     ],
 )  # fmt: skip
 def test_a_device_converts(device: TestedDevice, source: str, final: str, interpolation: Any) -> None:
@@ -307,7 +308,7 @@ def test_a_device_converts(device: TestedDevice, source: str, final: str, interp
     np.testing.assert_array_equal(device.to_numpy(found), wanted)
     assert not device.to_numpy(far).any()
     if final in ("i2", "u4") and source in ("f2", "f4"):
-        assert wanted.max() == min(data[9, 0], 32767)
+        assert wanted.max() == min(np.nanmax(data), np.iinfo(final).max)
 
 
 def test_types() -> None:
