@@ -46,6 +46,21 @@ def test_the_unet_learns(tmp_path: Path) -> None:
     assert np.mean(losses[-8:]) < 0.25
 
 
+@pytest.mark.slow  # Trains two networks for some seconds.
+def test_poses_teach_what_the_sample_does_not_have(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    unet = program("unet_poses")
+    unet.write_sample(str(tmp_path), "along-x", 0, 0)
+    unet.write_sample(str(tmp_path), "all", np.pi / 2, 1)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        plain, posed = (unet.overlap(unet.train(str(tmp_path), poses), str(tmp_path)) for poses in ({}, unet.POSES))
+    finally:
+        torch.set_num_threads(threads)
+    assert posed > max(plain + 0.1, 0.7)
+
+
 def test_the_forecast_beats_persistence(tmp_path: Path) -> None:
     weather = program("weather_jax")
     weather.write_fields(str(tmp_path))
@@ -64,10 +79,10 @@ def test_the_classifier_needs_shuffled_rows(tmp_path: Path) -> None:
 
 
 def test_programs_are_short_and_named_on_the_page() -> None:
-    page = (ROOT / "docs" / "loader.md").read_text()
-    for path in PROGRAMS:
+    pages = dict.fromkeys(PROGRAMS, "loader.md") | {PROGRAMS[0].with_name("unet_poses.py"): "poses.md"}
+    for path, page in pages.items():
         assert len(path.read_text().splitlines()) < 80, path.name
-        assert f"(examples/{path.name})" in page, path.name
+        assert f"(examples/{path.name})" in (ROOT / "docs" / page).read_text(), path.name
 
 
 @pytest.mark.slow  # A process that imports a library and trains.
