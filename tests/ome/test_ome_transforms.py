@@ -314,8 +314,8 @@ def test_a_longer_way_is_taken_where_the_short_one_has_no_inverse() -> None:
 
 def put_field(values: dict[str, bytes], path: str, vectors: Any, kind: str, scale: Any, first: Any) -> None:
     group = gzarr.open_group(values, path=path, mode="a")
-    group.create_array("s0", data=vectors, chunks=(vectors.shape[0], 3, 4))
-    described = [{"name": "c", "type": kind, "discrete": True}, *axes("yx")]
+    group.create_array("s0", data=vectors, chunks=(vectors.shape[0], 3, 4)[: vectors.ndim])
+    described = [{"name": "c", "type": kind, "discrete": True}, *axes("yx"[: vectors.ndim - 1])]
     steps = [
         {"type": "scale", "scale": [1, *scale]},
         {"type": "translation", "translation": [0, *first]},
@@ -406,6 +406,35 @@ def test_a_bijection_has_an_inverse() -> None:
     assert isinstance(image, gzarr.ome.Image)
     np.testing.assert_array_equal(image.coordinate_map(0, "warped")([2, 12]), [5, 4])
     np.testing.assert_array_equal(image.coordinate_map("warped", 0)([5, 4]), [2, 12])
+
+
+def test_inverses_of_maps_without_a_matrix() -> None:
+    """Steps are undone from the last one to the first, and input and output axes of parts are exchanged."""
+
+    def bijection(name: str) -> dict[str, Any]:
+        forward, inverse = ({"type": "displacements", "path": f"{name}-{way}"} for way in ("there", "back"))
+        return {"type": "bijection", "forward": forward, "inverse": inverse}
+
+    values: dict[str, bytes] = {}
+    steps = [{"type": "scale", "scale": [2, 4]}, bijection("plane")]
+    parts = [
+        {"transformation": bijection("line"), "inputAxes": [0], "outputAxes": [1]},
+        {"transformation": {"type": "scale", "scale": [10]}, "inputAxes": [1], "outputAxes": [0]},
+    ]
+    further = [
+        link("physical", "warped", type="sequence", transformations=steps),
+        link("physical", "mixed", type="byDimension", transformations=parts),
+    ]
+    put_image(values, "", further=further, systems=[system("warped", "yx"), system("mixed", "yx")])
+    for name, shift in (("plane", np.full((2, 30, 40), 3.0)), ("line", np.full((1, 30), 5.0))):
+        zeros = (0.0,) * (shift.ndim - 1)
+        put_field(values, f"{name}-there", shift, "displacement", np.add(zeros, 1.0).tolist(), zeros)
+        put_field(values, f"{name}-back", -shift, "displacement", np.add(zeros, 1.0).tolist(), zeros)
+    image = gzarr.ome.open(values)
+    assert isinstance(image, gzarr.ome.Image)
+    for name, expected in (("warped", [11, 27]), ("mixed", [60, 9])):
+        np.testing.assert_array_equal(image.coordinate_map("physical", name)([4, 6]), expected)
+        np.testing.assert_array_equal(image.coordinate_map(name, "physical")(expected), [4, 6])
 
 
 def test_matrices_in_arrays() -> None:
