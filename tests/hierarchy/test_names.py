@@ -129,8 +129,8 @@ def test_foreign_keys_are_passed_over(
     gzarr.create_array(store, path="x", data=[1, 2], zarr_format=zarr_format)
     gzarr.create_group(store, path="t/u", zarr_format=zarr_format)
     for key in foreign:
-        if key.rpartition("/")[2] in DOCUMENTS:
-            # A document of a node, and no foreign key.
+        if key.rstrip("/").rpartition("/")[2] in DOCUMENTS:
+            # A document of a node, and no foreign key. In a directory, a slash at the end makes no difference.
             continue
         if kind.startswith("zarr ") and key in ("x", "t", "t/u"):
             # These stores list names, and do not say which of them are prefixes, too.
