@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..errors import ArgumentError, MetadataError, UnsupportedError
 from .image_levels import ImageLevels
@@ -79,7 +79,6 @@ class ImageSystems(ImageLevels):
                [2. , 5. , 5. ]])
         """
         scene = self._scene
-        # What is no name is refused below.
         if scene is not None and (self._is_of_scene(source) or self._is_of_scene(target)):
             return scene.coordinate_map(self._in_scene(source, scene), self._in_scene(target, scene))
         return SystemGraph(self._group, self._other, self).find(source, target)
@@ -101,8 +100,10 @@ class ImageSystems(ImageLevels):
         """Return the name that a coordinate system has in the scene."""
         if self._is_of_scene(name):
             return name
-        path, own = name if isinstance(name, tuple) else ("", name)
-        return f"{scene.path}/{path.strip('/')}".strip("/"), own
+        path: Any
+        path, own = name if isinstance(name, tuple) and len(name) == 2 else ("", name)
+        # What is no path is refused by the graph.
+        return f"{scene.path}/{path.strip('/')}".strip("/") if isinstance(path, str) else path, own
 
     # -- for reads
 

@@ -262,6 +262,9 @@ def test_images_of_a_scene_know_its_coordinate_systems(scene: gzarr.ome.Scene) -
         np.testing.assert_allclose(there([2, 3]), expected)
         np.testing.assert_allclose(back(expected), [2, 3])
         np.testing.assert_allclose(image.coordinate_map(0, "physical")([2, 3]), [1, 1.5])
+    for wrong in (None, True, 1.5, ("one",), (1, 0), ("one", 0, 0)):
+        with pytest.raises(ArgumentError, match="needs the name of a coordinate system"):
+            scene["one"].coordinate_map("world", wrong)  # type: ignore[arg-type]
     alone = gzarr.ome.open(scene.group.store, path="one")
     assert isinstance(alone, gzarr.ome.Image)
     with pytest.raises(ArgumentError, match="no coordinate system 'world'"):
