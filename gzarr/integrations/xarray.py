@@ -160,7 +160,7 @@ class GzarrBackendEntrypoint(BackendEntrypoint):  # type: ignore[misc]
         )
 
     def open_datatree(self, filename_or_obj: StoreLike, **options: Any) -> xr.DataTree:
-        """Open all groups at and below ``group`` as a tree; the options are those of :meth:`open_dataset`.
+        """Open all groups at and below ``group`` as a tree; the options are those of :meth:`open_groups_as_dict`.
 
         The dimensions and the coordinates of a group are those of its parents too, and must agree with them.
         """
@@ -184,6 +184,7 @@ class GzarrBackendEntrypoint(BackendEntrypoint):  # type: ignore[misc]
         use_cftime: Any = None,
         decode_timedelta: Any = None,
         group: str | None = None,
+        group_filter: str | None = None,
         mode: str = "r",
         consolidated: bool | None = None,
         storage_options: Mapping[str, Any] | None = None,
@@ -191,16 +192,39 @@ class GzarrBackendEntrypoint(BackendEntrypoint):  # type: ignore[misc]
         use_zarr_fill_value_as_mask: bool | None = None,
         device: str = "cpu",
     ) -> dict[str, xr.Dataset]:
-        """Open all groups at and below ``group``; the options are those of :meth:`open_dataset`.
+        """Open all groups at and below ``group``; the options that are not below are those of :meth:`open_dataset`.
+
+        Parameters
+        ----------
+        group_filter
+            Pattern of the paths of groups; not together with ``group``. Only groups that match are opened, and those
+            above them. In ``"/*/sweep_0"``, ``*`` is any text within a name; ``?`` is any character, ``[01]`` one of
+            some, and a name ``**`` any number of names. A pattern without ``/`` at the beginning matches the end of
+            paths: ``"*/sweep_0"`` is ``"/**/*/sweep_0"``.
 
         Returns
         -------
         Datasets by the path of their group, ``"/"``, ``"/a"``, ``"/a/b"``, …; with ``group``, by the path relative to
         that, ``"."``, ``"b"``, …
+
+        Raises
+        ------
+        ArgumentError
+            If ``group_filter`` is no pattern, or matches no group: the message names some. Other errors are those of
+            :meth:`open_dataset`.
         """
+        import gzarr
+
+        from .group_patterns import GroupPattern
         from .xarray_decoding import decoded
         from .xarray_store import GzarrStore
 
+        if group_filter is not None and group is not None and group.strip("/"):
+            raise gzarr.ArgumentError(
+                f"group={group!r} and group_filter={group_filter!r} exclude each other: begin the pattern with the "
+                f"path of the group, {'/' + group.strip('/') + '/'!r}"
+            )
+        pattern = GroupPattern("/**" if group_filter is None else group_filter)
         store = GzarrStore.open(
             filename_or_obj,
             group=group,
@@ -223,7 +247,7 @@ class GzarrBackendEntrypoint(BackendEntrypoint):  # type: ignore[misc]
                 use_cftime=use_cftime,
                 decode_timedelta=decode_timedelta,
             )
-            for path, below in store.read_together()
+            for path, below in store.read_together(pattern)
         }
 
 

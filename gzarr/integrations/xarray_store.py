@@ -23,9 +23,11 @@ from . import xarray_encoding as encoded
 from .xarray_arrays import StoredArray
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from gzarr.stores.resolve import StoreLike
+
+    from .group_patterns import GroupPattern
 
 #: Formats whose arrays have masked elements by an attribute only, not by their fill value.
 UNMASKED = (3, "n5")
@@ -91,29 +93,48 @@ class GzarrStore(AbstractDataStore):  # type: ignore[misc]
         )
         return cls(found, masked=use_zarr_fill_value_as_mask)
 
-    def walk(self) -> Iterator[tuple[str, GzarrStore]]:
-        """Yield this group and the groups below with their paths relative to this one, parents first."""
-        stores = [("/", self)]
-        while stores:
-            path, store = stores.pop()
-            yield path, store
-            stores.extend(reversed([(f"{path.rstrip('/')}/{name}", below) for name, below in store._groups().items()]))
-
-    def read_together(self) -> list[tuple[str, GzarrStore]]:
-        """Return the same as :meth:`walk`, with the coordinates that become indexes read.
+    def read_together(self, pattern: GroupPattern) -> list[tuple[str, GzarrStore]]:
+        """Return the groups at and below this one that match a pattern, and those above them, with coordinates read.
 
         Where each request takes long, the groups of a level are read at the same time, and then the coordinates of all
-        groups.
+        groups that become indexes. Groups below which nothing can match are not looked at.
+
+        Returns
+        -------
+        Pairs of path, relative to this group, and group, parents first.
+
+        Raises
+        ------
+        ArgumentError
+            If no group matches.
         """
         if isinstance(self.group.store, gzarr.LocalStore | gzarr.MemoryStore | gzarr.ZipStore):
-            return list(self.walk())
+            return self._matching(pattern, map)
         with ThreadPoolExecutor(_THREADS) as pool:
-            level: list[GzarrStore] = [self]
-            while level:
-                level = [below for groups in pool.map(GzarrStore._groups, level) for below in groups.values()]
-            found = list(self.walk())
+            found = self._matching(pattern, pool.map)
             list(pool.map(_keep, [one for _, store in found for one in store._coordinates()]))
         return found
+
+    def _matching(self, pattern: GroupPattern, each: Callable[..., Iterable[Any]]) -> list[tuple[str, GzarrStore]]:
+        """Return the same as :meth:`read_together`; ``each`` is ``map``, or does the same in threads."""
+        stores, states, level = {"/": self}, {"/": pattern.begin()}, ["/"]
+        kept: set[str] = set()
+        while level:
+            # What is kept is read, too, for its arrays.
+            level = [path for path in level if pattern.goes_on(states[path]) or pattern.matches(states[path])]
+            kept.update(above for path in level if pattern.matches(states[path]) for above in _upward(path))
+            found = each(GzarrStore._groups, [stores[path] for path in level])
+            below = [
+                (path, name, store) for path, groups in zip(level, found, strict=True) for name, store in groups.items()
+            ]
+            level = []
+            for path, name, store in below:
+                level.append(f"{path.rstrip('/')}/{name}")
+                stores[level[-1]] = store
+                states[level[-1]] = pattern.after(states[path], name)
+        if not kept:
+            raise pattern.no_match(self.group.store, stores.keys() - {"/"})
+        return [(path, stores[path]) for path in sorted(kept, key=lambda path: path.split("/"))]
 
     def _below(self) -> dict[str, gzarr.Array | GzarrStore | gzarr.MetadataError]:
         """Return the nodes directly below by name, as they were when they were first asked for."""
@@ -187,6 +208,12 @@ class GzarrStore(AbstractDataStore):  # type: ignore[misc]
             for variable in self.get_variables().values()
             for name, length in zip(variable.dims, variable.shape, strict=True)
         }
+
+
+def _upward(path: str) -> list[str]:
+    """Return a path, and the paths of all groups above it."""
+    names = path.strip("/").split("/")
+    return ["/", *("/" + "/".join(names[:i]) for i in range(1, len(names) + 1) if path != "/")]
 
 
 def _keep(coordinate: tuple[GzarrStore, str, gzarr.Array]) -> None:
