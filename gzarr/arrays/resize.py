@@ -71,7 +71,19 @@ def resize(array: WritableArray, shape: int | Sequence[int], *, erase: bool, loc
 
 
 def append(array: WritableArray, value: Any, axis: int, *, lock: bool, fill_masked: bool = False) -> tuple[int, ...]:
-    """Write elements beyond the end of an array, then extend its shape; see :meth:`gzarr.Array.append`."""
+    """Write elements beyond the end of an array, then extend its shape; see :meth:`gzarr.Array.append`.
+
+    In an object store, three round trips follow each other: documents are looked at, chunks are written, and the
+    document of the array is replaced. Each has to be over before the next:
+
+    - The look tells where the elements belong. Chunks that are written without it could be those that another process
+      has appended meanwhile. Not even new keys are safe, for a chunk of fill values only is not stored: to create it is
+      to change elements that the other has written. That the document would then be refused comes too late.
+    - Elements come before the document, or readers would see a shape whose elements are not there yet.
+
+    zarr-python keeps the document from when the array was opened, and replaces it first: it needs two, without these
+    promises. If the last chunk gets further elements, a fourth round trip reads it.
+    """
     store: Store = array.store  # type: ignore[assignment]
     value = as_data(value, array.dtype, array.name, array.ndim, fill_masked=fill_masked)
     with _turn(array, lock=lock):

@@ -115,6 +115,26 @@ def test_changes(zarr_format: Format, store: Any, proxy: FaultProxy) -> None:
 
 
 @pytest.mark.parametrize("zarr_format", [2, 3])
+def test_append(zarr_format: Format, store: Any, proxy: FaultProxy) -> None:
+    """It looks where the elements belong, writes them, and then the document: none can begin before the one before."""
+    gzarr.create_group(store, zarr_format=zarr_format)
+    array = new(store, "x", zarr_format)
+    document = {2: ".zarray", 3: "zarr.json"}[zarr_format]
+    for length, whole in [(4, True), (8, True), (2, False), (2, False)]:
+        seen, _ = requests_of(proxy, lambda length=length: array.append(np.ones(length, "u1")))  # type: ignore[misc]
+        *chunks, last = [one for one in seen if one.method == "PUT"]
+        assert last.path.endswith(f"x/{document}")
+        assert max(one.end for one in chunks) <= last.begin
+        (looked,) = [one for one in seen if one.method == "GET" and one.path.endswith(f"x/{document}")]
+        assert looked.end <= min(one.begin for one in chunks)
+        # A chunk of which only a part is written is looked for, or read.
+        assert round_trips(seen) == 3 + (not whole)
+        assert len(seen) == len(chunks) + {2: 3, 3: 2}[zarr_format] + 1 + (not whole)
+    again = gzarr.open_array(store, path="x", zarr_format=zarr_format)
+    assert again[...].tolist() == [0] * 8 + [1] * 16
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
 def test_opening(zarr_format: Format, store: Any, proxy: FaultProxy) -> None:
     gzarr.create_group(store, zarr_format=zarr_format)
     new(store, "x", zarr_format)
