@@ -115,6 +115,12 @@ def _era5(xarray: Any) -> Values:
     return values
 
 
+def _radar(xarray: Any) -> None:
+    """Write ``radar.zarr``, volumes of sweeps."""
+    sweeps = {f"/volume_{v}/sweep_{i}": xarray.Dataset({"DBZH": ("x", [i])}) for v in range(2) for i in range(3)}
+    xarray.DataTree.from_dict(sweeps).to_zarr("radar.zarr", consolidated=True)
+
+
 def nothing(here: Here) -> Iterator[None]:
     """Prepare nothing."""
     yield
@@ -292,11 +298,14 @@ def _xarray(here: Here) -> Iterator[None]:
 
     with xarray_engine() as xarray:
         values = _era5(xarray)
+        _radar(xarray)
         yield
         found = here.names
         np.testing.assert_array_equal(found["field"].data, values[0, 3:6])
         assert found["chunked"].t2m.chunks[0] == (1, 1, 1)
         assert list(found["tree"].data_vars) == ["t2m", "u10"]
+        kept = ("/", "/volume_0", "/volume_1", "/volume_0/sweep_0", "/volume_1/sweep_0")
+        assert found["some"].groups == kept
         np.testing.assert_array_equal(xarray.open_zarr("doubled.zarr").t2m.values, values[0, 3:6] * 2)
         assert type(found["wind"]) is cupy.ndarray
         np.testing.assert_array_equal(found["wind"].get(), values[0])
