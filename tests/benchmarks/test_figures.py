@@ -45,7 +45,7 @@ def test_the_figures_are_those_of_the_newest_results(drawn: dict[str, Any]) -> N
         assert (FIGURES / f"{name}.svg").read_text("utf-8") == figure.svg, name
     # No figure is left over.
     others = {file.stem for file in FIGURES.iterdir() if not file.stem.startswith("terminal-")}
-    assert others == {*drawn, "pyramid"}
+    assert others == {*drawn, "pyramid", "poses"}
 
 
 def test_every_result_has_its_figure(figures: Any, drawn: dict[str, Any]) -> None:
