@@ -216,7 +216,9 @@ class ImageReads(ImageSystems):
             try:
                 found.append(slice(None) if span is None else span.indexes(scale, translation, length))
             except SelectionError as error:
-                raise SelectionError(f"axis {name!r} of {self._group.name!r}, in its unit: {error}") from None
+                raise SelectionError(
+                    f"axis {name!r} of {self._group.name!r}, in the unit of the box's axis: {error}"
+                ) from None
         return tuple(found)
 
     # -- selections
