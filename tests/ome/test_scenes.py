@@ -71,7 +71,11 @@ def test_a_scene_of_ngff_zarr(tmp_path: Path) -> None:
     np.testing.assert_allclose(
         scene.coordinate_map(("high", 0), ("low", 0))([3, 4]), [(10 - x - 1) / 2, (20 + y - 2) / 2]
     )
-    np.testing.assert_allclose(scene.coordinate_map(("high", 0), "world")([3, 4]), [2 * (10 - x) + 5, 2 * (20 + y) + 6])
+    center = [2 * (10 - x) + 5, 2 * (20 + y) + 6]
+    np.testing.assert_allclose(scene.coordinate_map(("high", 0), "world")([3, 4]), center)
+    image = scene["high"]
+    assert image.system == "intrinsic"
+    assert image.read_um(center, 0.5, system="world").shape == (1, 1)
 
 
 def test_a_link_to_what_is_not_there() -> None:
