@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import importlib.util
 import json
 import os
 import shlex
@@ -42,6 +43,8 @@ RESERVE_S: Final = 10.0
 MARGIN_S: Final = 5.0
 #: The soak's time for everything besides its reads: Python's imports, loading kernels, making arrays.
 SOAK_START_S: Final = 20.0
+#: Most processes that run the tests of a stage.
+MOST_WORKERS: Final = 8
 #: Folder of kernels beside the wheels.
 KERNELS: Final = "kernels"
 #: All modules with tests on a GPU, the most valuable first; other modules take long even to import.
@@ -126,6 +129,7 @@ class Plan:
         marked: str = "gpu",
         origin: str = "ptx",
         kernels: str = "",
+        distributed: bool = False,
     ) -> Stage:
         said = self._work / f"{name.replace(' ', '-')}.jsonl"
         if self._small:
@@ -135,6 +139,9 @@ class Plan:
         def command(seconds: float) -> tuple[list[str], dict[str, str]]:
             pytest = [self._python, "-m", "pytest", *map(_test_module, modules), "-m", marked, "-rs", *more]
             pytest += ["-p", "no:cacheprovider", "--tb=short", "--durations=5", "-o", "timeout=60"]
+            if distributed and importlib.util.find_spec("xdist") is not None:
+                # Each in a process of its own, with a context of its own.
+                pytest += ["-n", str(min(MOST_WORKERS, max(2, (os.cpu_count() or 1) // 2))), "--dist", "worksteal"]
             # One broken module does not stop the others; if everything fails, the rest adds no information.
             return [*pytest, "--continue-on-collection-errors", "--maxfail=60"], {
                 "GZARR_TEST_GPU": "1",
@@ -168,7 +175,7 @@ class Plan:
         without = ("--without", DAMAGED_FRAMES, "--without", DECODE_RATES)
         return [
             # As in a wheel: the driver compiles the PTX.
-            self._tests("equality", 30, 50, TESTS, marked="gpu and not damage"),
+            self._tests("equality", 30, 50, TESTS, marked="gpu and not damage", distributed=True),
             self._tests(
                 "equality of the JIT", 4, 20, [module], "-k", names, marked="gpu and not damage", origin="jit",
                 kernels=self._host_kernels,

@@ -32,24 +32,28 @@ def collected(file: Path) -> dict[str, Any]:
     Returns
     -------
     ``passed``, a number; ``failed``, texts by test; ``skipped``, tests by reason; ``expected failures``, a number;
-    ``unfinished``, the test during which the run was ended; ``kernels``, numbers of kernels by the origin of their
+    ``unfinished``, the tests during which the run was ended; ``kernels``, numbers of kernels by the origin of their
     code; ``slowest``, seconds of tests.
     """
     outcomes: dict[str, str] = {}
     failed: dict[str, str] = {}
-    skipped: dict[str, list[str]] = {}
+    skipped: dict[str, dict[str, None]] = {}
     seconds: dict[str, float] = {}
     kernels: dict[str, int] = {}
-    began = ""
+    began: dict[str, None] = {}
+    crashed: list[str] = []
     for text in file.read_text(encoding="utf-8").splitlines() if file.exists() else ():
         try:
             line = json.loads(text)
         except ValueError:
             continue
         if "begin" in line:
-            began = line["begin"]
+            began[line["begin"]] = None
         elif "end" in line:
-            began = ""
+            began.pop(line["end"], None)
+        elif "crash" in line:
+            began.pop(line["crash"], None)
+            crashed.append(line["crash"])
         elif "kernel" in line:
             kernels[line["kernel"]] = kernels.get(line["kernel"], 0) + 1
         elif "test" in line:
@@ -58,18 +62,24 @@ def collected(file: Path) -> dict[str, Any]:
             if outcome == "failed":
                 failed[name] = line["text"][-MOST_TEXT:]
             elif outcome == "skipped":
-                skipped.setdefault(line["text"], []).append(name)
+                # A module that is skipped as a whole is skipped by every worker.
+                skipped.setdefault(line["text"], {})[name] = None
             # A test fails, too, if it passes and what ends it fails.
             if outcomes.get(name) != "failed":
                 outcomes[name] = outcome
+    for name in crashed:
+        # If a context was lost before, the worker has said so, and ended by itself.
+        if outcomes.get(name) != "skipped":
+            outcomes[name] = "failed"
+            failed.setdefault(name, "the process has ended during this test")
     counts = list(outcomes.values())
     slowest = sorted(seconds, key=seconds.__getitem__, reverse=True)[:10]
     return {
         "passed": counts.count("passed"),
         "failed": failed,
-        "skipped": skipped,
+        "skipped": {reason: list(names) for reason, names in skipped.items()},
         "expected failures": counts.count("expected failure"),
-        "unfinished": began,
+        "unfinished": ", ".join(began),
         "kernels": kernels,
         "slowest": {name: round(seconds[name], 2) for name in slowest},
     }
@@ -87,6 +97,8 @@ def verdict(tests: dict[str, Any], state: str) -> tuple[str, str]:
         return "failed", f"{counts}: {len(skipped[unlisted[0]])} for no listed reason: {unlisted[0][:120]}"
     if state == "passed" and not tests["passed"]:
         return "failed", f"{counts}: nothing was tested"
+    if state == "passed" and not tests["kernels"]:
+        return "failed", f"{counts}: no kernel was loaded"
     if state == "passed" and late:
         return OUT_OF_TIME, f"{counts}, {late} of them for lack of time"
     return state, counts if not tests["unfinished"] else f"{counts}; ended during {tests['unfinished']}"

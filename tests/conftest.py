@@ -95,7 +95,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.addinivalue_line("markers", "timeout: of no effect, pytest-timeout is not installed")
     config.addinivalue_line("markers", "array_api: of the helpers that anndata has for tests, which use it")
     if ON_GPU:
-        config.pluginmanager.register(gpu_session.GpuSession.of_environment())
+        config.pluginmanager.register(gpu_session.of_environment(config))
     elif config.option.markexpr.split()[:1] == ["gpu"]:
         raise pytest.UsageError("tests on a GPU need GZARR_TEST_GPU=1: without it, CUDA is in host memory")
 

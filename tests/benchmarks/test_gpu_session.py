@@ -12,12 +12,14 @@ from typing import Any
 
 import pytest
 from gzarr_kernels.device import ptx
+from support import gpu_benchmarks
 from support.gpu_session import JIT, PTX, GpuSession
 
 from gzarr.engines.cuda import machine_code
 
 ROOT = Path(__file__).parents[2]
 
+ITEM: Any = SimpleNamespace(nodeid="test_next")
 FAILED, PASSED = (
     pytest.TestReport(name, (name, 1, name), {}, outcome, "", "call")  # type: ignore[arg-type]
     for name, outcome in (("test_one", "failed"), ("test_two", "passed"))
@@ -26,8 +28,8 @@ FAILED, PASSED = (
 
 def test_nothing_starts_when_time_is_over() -> None:
     with pytest.raises(pytest.skip.Exception, match="out of time"):
-        GpuSession(-1.0, lambda: None).pytest_runtest_setup()
-    GpuSession(1000.0, lambda: None).pytest_runtest_setup()
+        GpuSession(-1.0, lambda: None).pytest_runtest_setup(ITEM)
+    GpuSession(1000.0, lambda: None).pytest_runtest_setup(ITEM)
 
 
 def test_the_rest_is_skipped_when_the_context_is_lost() -> None:
@@ -38,15 +40,36 @@ def test_the_rest_is_skipped_when_the_context_is_lost() -> None:
             raise RuntimeError(errors[0])
 
     session = GpuSession(1000.0, synchronize)
-    session.pytest_runtest_setup()
+    session.pytest_runtest_setup(ITEM)
     session.pytest_runtest_logreport(FAILED)
     # A test that is wrong costs no context.
-    session.pytest_runtest_setup()
+    session.pytest_runtest_setup(ITEM)
     errors[0] = "illegal address"
     session.pytest_runtest_logreport(PASSED)
     session.pytest_runtest_logreport(FAILED)
     with pytest.raises(pytest.skip.Exception, match="lost since test_one: illegal address"):
-        session.pytest_runtest_setup()
+        session.pytest_runtest_setup(ITEM)
+
+
+def test_a_worker_ends_when_its_context_is_lost(tmp_path: Path) -> None:
+    """Skipped tests take no time: it would take all that the other workers have not come to."""
+    codes: list[int] = []
+
+    def synchronize() -> None:
+        if codes or left:
+            raise RuntimeError("illegal address")
+
+    left: list[str] = []
+    session = GpuSession(1000.0, synchronize, tmp_path / "report", worker="gw1", leave=codes.append)
+    session.pytest_runtest_setup(ITEM)
+    left.append("lost")
+    session.pytest_runtest_logreport(FAILED)
+    assert codes == []
+    with pytest.raises(pytest.skip.Exception):
+        session.pytest_runtest_setup(ITEM)
+    assert codes == [1]
+    last = json.loads((tmp_path / "report").read_text().splitlines()[-1])
+    assert last == {"test": "test_next", "outcome": "skipped", "text": session._lost}
 
 
 def test_without_a_gpu_each_test_says_so() -> None:
@@ -55,7 +78,7 @@ def test_without_a_gpu_each_test_says_so() -> None:
 
     session = GpuSession(1000.0, synchronize)
     for _ in range(2):
-        session.pytest_runtest_setup()
+        session.pytest_runtest_setup(ITEM)
         session.pytest_runtest_logreport(FAILED)
 
 
@@ -123,18 +146,23 @@ def test_ends_all(): import os; os._exit(3)
 """
 
 
-def test_the_report_tells_everything_up_to_the_end(tmp_path: Path) -> None:
+def _run(tmp_path: Path, *options: str) -> list[dict[str, Any]]:
+    """Run the tests above; return the lines of their report."""
     (tmp_path / "test_some.py").write_text(TESTS)
     (tmp_path / "test_broken.py").write_text("import no_such_module")
     (tmp_path / "conftest.py").write_text(
-        "from support.gpu_session import GpuSession\n"
-        "def pytest_configure(config): config.pluginmanager.register(GpuSession.of_environment())\n"
+        "from support import gpu_session\n"
+        "def pytest_configure(config): config.pluginmanager.register(gpu_session.of_environment(config))\n"
     )
     environment = {**os.environ, "GZARR_TEST_REPORT": str(tmp_path / "report"), "GZARR_TEST_KERNELS": ""}
     environment["PYTHONPATH"] = os.pathsep.join([str(ROOT / "tests"), *sys.path])
     command = [sys.executable, "-m", "pytest", "-q", "--continue-on-collection-errors", "-p", "no:cacheprovider"]
-    subprocess.run([*command, "--rootdir", str(tmp_path), str(tmp_path)], env=environment, check=False)
-    lines = [json.loads(line) for line in (tmp_path / "report").read_text().splitlines()]
+    subprocess.run([*command, *options, "--rootdir", str(tmp_path), str(tmp_path)], env=environment, check=False)
+    return [json.loads(line) for line in (tmp_path / "report").read_text().splitlines()]
+
+
+def test_the_report_tells_everything_up_to_the_end(tmp_path: Path) -> None:
+    lines = _run(tmp_path)
     outcomes = [(line["test"].partition("::")[2], line["outcome"]) for line in lines if "test" in line]
     assert outcomes == [
         ("", "failed"), ("test_right", "passed"), ("test_wrong", "failed"), ("test_skipped", "skipped"),
@@ -147,6 +175,24 @@ def test_the_report_tells_everything_up_to_the_end(tmp_path: Path) -> None:
     assert texts["test_skipped"] == "no reason at all"
     assert "at the end" in texts["test_ends_badly"]
     assert lines[-1]["begin"].endswith("test_ends_all")
+
+
+def test_workers_write_one_report(tmp_path: Path) -> None:
+    _run(tmp_path, "-n", "2", "--dist", "worksteal")
+    with gpu_benchmarks.modules() as b:
+        said = b.gpu_tests.collected(tmp_path / "report")
+    assert said["passed"] == 1
+    failed = {name.partition("::")[2]: text for name, text in said["failed"].items()}
+    parts = {
+        "": "no_such_module",
+        "test_wrong": "assert 1 == 2",
+        "test_ends_badly": "at the end",
+        "test_ends_all": "ended",
+    }
+    assert failed.keys() == parts.keys()
+    assert all(part in failed[name] for name, part in parts.items())
+    assert {reason: len(names) for reason, names in said["skipped"].items()} == {"no reason at all": 1}
+    assert (said["expected failures"], said["unfinished"]) == (1, "")
 
 
 def test_without_ptx_no_test_runs(tmp_path: Path) -> None:

@@ -1,4 +1,9 @@
-"""For a test run on a GPU: it ends in time, says what it does, and shows which code of kernels has run."""
+"""For a test run on a GPU: it ends in time, says what it does, and shows which code of kernels has run.
+
+With pytest-xdist, each worker has its own session, its own CUDA context, and writes to the same report. A worker that
+has lost its context ends, and another one takes its place; the process that distributes the tests only says which of
+them ended their worker.
+"""
 
 from __future__ import annotations
 
@@ -44,6 +49,10 @@ class GpuSession:
         up to the moment at which the process ends, in whichever way.
     kernels
         Where kernels must be from: ``"ptx"`` or ``"jit"``; ``""`` for anywhere. The run fails if one is not.
+    worker
+        Name of the worker that this process is; ``""`` if it runs all tests.
+    leave
+        Function that ends the process of a worker whose context is lost.
     """
 
     def __init__(
@@ -52,6 +61,8 @@ class GpuSession:
         synchronize: Callable[[], None] = _synchronize,
         report: Path | None = None,
         kernels: str = "",
+        worker: str = "",
+        leave: Callable[[int], None] = os._exit,
     ) -> None:
         self._deadline = time.monotonic() + seconds
         self._synchronize = synchronize
@@ -59,6 +70,7 @@ class GpuSession:
         self._lost = ""
         self._report = report
         self._kernels = kernels
+        self._worker, self._leave = worker, leave
         self._loaded: dict[str, int] = {PTX: 0, JIT: 0}
 
     @classmethod
@@ -72,6 +84,7 @@ class GpuSession:
             float(os.environ.get("GZARR_TEST_SECONDS", "inf")),
             report=Path(report) if report else None,
             kernels=os.environ.get("GZARR_TEST_KERNELS", ""),
+            worker=os.environ.get("PYTEST_XDIST_WORKER", ""),
         )
 
     def _say(self, **line: Any) -> None:
@@ -115,29 +128,33 @@ class GpuSession:
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Fail if a kernel was from elsewhere, or if none was loaded."""
+        """Fail if a kernel was from elsewhere, or if none was loaded: by one worker of several, that may be."""
         if not self._kernels or session.exitstatus not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
             return
         other = JIT if self._kernels == PTX else PTX
-        if self._loaded[other] or not self._loaded[self._kernels]:
+        if self._loaded[other] or not (self._loaded[self._kernels] or self._worker):
             text = f"kernels loaded: {self._loaded}, but all should be {self._kernels}, and some"
             self._say(test="origin of kernels", outcome="failed", text=text)
             print(f"\nFAILED origin of kernels: {text}")
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     @pytest.hookimpl(tryfirst=True)
-    def pytest_runtest_setup(self) -> None:
+    def pytest_runtest_setup(self, item: pytest.Item) -> None:
         """Skip a test that can't, or must not, run any more."""
         if time.monotonic() > self._deadline:
             pytest.skip("out of time")
         if self._lost:
+            if self._worker:
+                # It would take the tests of the others to skip them, sooner than they run. Only this test is lost.
+                self._say(test=item.nodeid, outcome="skipped", text=self._lost)
+                self._leave(1)
             pytest.skip(self._lost)
         # A context can only be lost if there was one. Otherwise each test reports what is missing.
         self._worked = self._worked or not self._error()
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         """Say which test begins: the process may not come to say more."""
-        self._say(begin=nodeid)
+        self._say(begin=nodeid, worker=self._worker)
 
     def pytest_runtest_logfinish(self, nodeid: str) -> None:
         """Say that a test has ended."""
@@ -154,6 +171,33 @@ class GpuSession:
         """Report a module that cannot be collected, or is skipped as a whole."""
         if not report.passed:
             self._say(test=report.nodeid, **_outcome(report))
+
+
+class Distribution:
+    """The same for the process that distributes tests to workers: says which tests have ended their worker.
+
+    Parameters
+    ----------
+    report
+        The file of the workers' sessions.
+    """
+
+    def __init__(self, report: Path | None) -> None:
+        self._report = report
+
+    def pytest_handlecrashitem(self, crashitem: str) -> None:
+        """Say that a worker has ended during a test (a hook of pytest-xdist)."""
+        if self._report is not None:
+            with self._report.open("a", encoding="utf-8") as file:
+                file.write(json.dumps({"crash": crashitem}) + "\n")
+
+
+def of_environment(config: pytest.Config) -> GpuSession | Distribution:
+    """Return the plugin for a process of a run, as the environment describes it."""
+    if config.getoption("numprocesses", None) and not hasattr(config, "workerinput"):
+        report = os.environ.get("GZARR_TEST_REPORT")
+        return Distribution(Path(report) if report else None)
+    return GpuSession.of_environment()
 
 
 def _outcome(report: pytest.TestReport | pytest.CollectReport) -> dict[str, str]:
