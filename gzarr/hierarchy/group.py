@@ -64,7 +64,7 @@ class Group(GroupProperties, Mapping[str, "Array | Group"]):
         device: str = "auto",
         missing: Missing = "fill",
         verify: Verify = "none",
-        children: dict[str, Entry] | None = None,
+        children: Mapping[str, Entry] | None = None,
         mode: Literal["r", "r+"] = "r",
     ) -> None:
         if mode != "r" and is_listable(reader.store):
@@ -123,7 +123,7 @@ class Group(GroupProperties, Mapping[str, "Array | Group"]):
             mode=self._mode,
         )
 
-    def _entries(self) -> dict[str, Entry]:
+    def _entries(self) -> Mapping[str, Entry]:
         """Return the nodes directly below, by name."""
         if self._consolidated is not None:
             return self._consolidated
@@ -132,13 +132,12 @@ class Group(GroupProperties, Mapping[str, "Array | Group"]):
     def _find(self, path: str) -> Entry | None:
         if self._consolidated is None:
             return self._reader.node(join_path(self._path, path), self._metadata.children_format)
-        children: dict[str, Entry] | None = self._consolidated
-        entry = None
-        for name in path.split("/"):
-            entry = children.get(name) if children is not None else None
-            if entry is None:
-                return None
-            children = entry.children
+        first, *others = path.split("/")
+        entry = self._consolidated.get(first)
+        for name in others:
+            # Whether there are children depends on the documents of the node, which are then parsed.
+            children = None if entry is None else entry.children
+            entry = None if children is None else children.get(name)
         return entry
 
     def __getitem__(self, path: str) -> Node:
@@ -555,7 +554,7 @@ def make_node(
     device: str,
     missing: Missing,
     verify: Verify = "none",
-    children: dict[str, Entry] | None = None,
+    children: Mapping[str, Entry] | None = None,
     mode: Literal["r", "r+"] = "r",
 ) -> Node:
     """Return the array or group that ``metadata`` describes; raise ``metadata`` if it is an error."""

@@ -25,7 +25,7 @@ class GroupProperties:
     _metadata: GroupMetadata
     _reader: NodeReader
     _path: str
-    _consolidated: dict[str, Entry] | None
+    _consolidated: Mapping[str, Entry] | None
     _mode: Literal["r", "r+"]
 
     @property

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from ..dtypes.times import not_a_time
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import numpy as np
 
     from ..codecs.codec import Codec
@@ -193,15 +195,16 @@ class GroupMetadata:
     consolidated
         Metadata of all nodes below, by path relative to this group (``"a/b"``), or the error of a node whose document
         is unusable. Groups in it have no consolidated metadata of their own. None if there is no consolidated metadata.
+        Each is parsed when it is asked for.
     implicit
         True for a group without a document of its own.
     document
-        Parsed JSON document(s) of the group.
+        Parsed JSON document(s) of the group. Documents in consolidated metadata may be :class:`Deferred`.
     """
 
     attributes: dict[str, Any] = field(default_factory=dict)
     zarr_format: ZarrFormat = 3
-    consolidated: dict[str, ArrayMetadata | GroupMetadata | MetadataError] | None = None
+    consolidated: Mapping[str, ArrayMetadata | GroupMetadata | MetadataError] | None = None
     implicit: bool = False
     document: dict[str, Any] = field(default_factory=dict)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
@@ -150,20 +151,51 @@ def dimension_names_of(attributes: dict[str, Any], ndim: int) -> tuple[str | Non
     return None
 
 
-def parse_all(
-    documents: dict[str, Any], parse: Callable[[Any], NodeMetadata]
-) -> dict[str, NodeMetadata | MetadataError]:
-    """Parse the documents of consolidated metadata, by path; an unusable document gives its error.
+class ConsolidatedNodes(Mapping[str, "NodeMetadata | MetadataError"]):
+    """The nodes of consolidated metadata by path, each parsed when it is asked for; an unusable one gives its error.
 
     An array with an unknown codec must not make its group unreadable.
+
+    Parameters
+    ----------
+    documents
+        What describes each node, by path.
+    parse
+        Function from that, and a name for it in messages, to the metadata.
     """
-    nodes: dict[str, NodeMetadata | MetadataError] = {}
-    for path, document in documents.items():
-        try:
-            nodes[path] = parse(document)
-        except MetadataError as error:
-            nodes[path] = error.at(f"consolidated metadata of {path[:200]!r}") if error.key is None else error
-    return nodes
+
+    __slots__ = ("_documents", "_nodes", "_parse")
+
+    def __init__(self, documents: dict[str, Any], parse: Callable[[Any, str], NodeMetadata]) -> None:
+        self._documents = documents
+        self._parse = parse
+        self._nodes: dict[str, NodeMetadata | MetadataError] = {}
+        if is_collecting():
+            # Departures are recorded by whoever opens the group.
+            for path in documents:
+                self[path]
+
+    def __getitem__(self, path: str) -> NodeMetadata | MetadataError:
+        node = self._nodes.get(path)
+        if node is None:
+            documents = self._documents[path]
+            name = f"consolidated metadata of {path[:200]!r}"
+            try:
+                node = self._parse(documents, name)
+            except MetadataError as error:
+                node = error if error.key is not None else error.at(name)
+            # Of threads that ask at the same time, all get the node of one.
+            node = self._nodes.setdefault(path, node)
+        return node
+
+    def __contains__(self, path: object) -> bool:
+        return path in self._documents
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._documents)
+
+    def __len__(self) -> int:
+        return len(self._documents)
 
 
 def likeness(document: Any) -> str | None:

@@ -7,6 +7,7 @@ https://zarr-specs.readthedocs.io/en/latest/v3/core/index.html#node-names (node 
 from __future__ import annotations
 
 import os
+import re
 from typing import Final
 
 from ..errors import ArgumentError
@@ -18,6 +19,8 @@ _DOCUMENTS: Final = frozenset({"zarr.json", ".zarray", ".zgroup", ".zattrs", ".z
 
 # On Windows, a backslash or a drive letter in a segment could leave the root; elsewhere both are ordinary characters.
 _FOREIGN = ("\\", ":") if os.sep != "/" else ()
+# Most paths, which need no further look.
+_PLAIN: Final = re.compile(rf"[A-Za-z0-9_-]+(?:/[A-Za-z0-9_-]+){{0,{MAX_DEPTH - 1}}}")
 
 
 def is_document(key: str) -> bool:
@@ -119,6 +122,8 @@ def normalize_path(path: str) -> str:
     """
     if not isinstance(path, str):
         raise ArgumentError(f"a node path must be a string, not {type(path).__name__}")
+    if _PLAIN.fullmatch(path):
+        return path
     inner = path.strip("/")
     if not inner:
         return ""

@@ -4,6 +4,7 @@ import copy
 import json
 import math
 import time
+from collections.abc import Mapping
 
 import numpy as np
 import pytest
@@ -297,7 +298,7 @@ def attempt(parse, *arguments):
 def check(document):
     for parse in PARSERS:
         result = attempt(parse, document)
-        nodes = result if isinstance(result, dict) else getattr(result, "consolidated", None) or {"": result}
+        nodes = result if isinstance(result, Mapping) else getattr(result, "consolidated", None) or {"": result}
         for node in nodes.values():
             if hasattr(node, "codecs"):
                 assert len(node.chunk_shape) == len(node.shape)

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from ...codecs.transpose import TransposeCodec
-from ...documents.json import load_document
+from ...documents.deferred import load_around
 from ...errors import MetadataError, UnsupportedError
 from ...stores.keys import join_path
 from ..format import CodecParts, Features, Format
@@ -56,7 +56,11 @@ class V2(Format):
         self, path: str, found: Mapping[str, bytes], options: ParseOptions, layout: Layout | None = None
     ) -> NodeMetadata | None:
         keys = dict(zip(self.document_names, self.keys(path), strict=True))
-        documents = {name: load_document(found[key], key) for name, key in keys.items() if key in found}
+        documents = {
+            name: load_around(found[key], key, ("metadata",) if name == self.consolidated_document else ())
+            for name, key in keys.items()
+            if key in found
+        }
         attributes = documents.get(".zattrs")
         if (document := documents.get(".zarray")) is not None:
             with error_at(keys[".zarray"]):
@@ -67,20 +71,21 @@ class V2(Format):
             nodes = self._parse_consolidated(keys[".zmetadata"], index, options, required=group is None)
         if group is not None:
             with error_at(keys[".zgroup"]):
-                metadata: NodeMetadata | MetadataError = parse.parse_group(group, attributes)
+                metadata: NodeMetadata = parse.parse_group(group, attributes)
         elif nodes is not None and "" in nodes:
-            metadata = nodes[""]
+            own = nodes[""]
+            if isinstance(own, MetadataError):
+                raise own.at(keys[".zmetadata"])
+            metadata = own
         elif nodes:
             metadata = GroupMetadata(zarr_format=self.zarr_format, implicit=True)
         else:
             return None
-        if isinstance(metadata, MetadataError):
-            raise metadata
         return replace(metadata, consolidated=nodes) if isinstance(metadata, GroupMetadata) else metadata
 
     def _parse_consolidated(
         self, key: str, index: dict[str, Any], options: ParseOptions, *, required: bool
-    ) -> dict[str, NodeMetadata | MetadataError] | None:
+    ) -> Mapping[str, NodeMetadata | MetadataError] | None:
         with error_at(key):
             try:
                 return parse.parse_consolidated(index, allow_pickle=options.allow_pickle)

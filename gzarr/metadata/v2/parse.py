@@ -22,6 +22,7 @@ from ...codecs.numcodecs_adapter import STATE_SHAPE
 from ...codecs.registry import codec_from_v2
 from ...codecs.shuffle import ShuffleCodec
 from ...codecs.transpose import TransposeCodec
+from ...documents.deferred import Deferred, loaded
 from ...documents.departures import note
 from ...documents.json import quote
 from ...dtypes import fill_value
@@ -31,20 +32,20 @@ from ...errors import MetadataError, UnsupportedError
 from ..chunk_grid import ChunkGrid
 from ..model import ArrayMetadata, ChunkKeyEncoding, GroupMetadata, NodeMetadata
 from ..parts import (
+    ConsolidatedNodes,
     check_format,
     check_path,
     dimension_names_of,
     fail,
     likeness,
     member,
-    parse_all,
     parse_attributes,
     parse_chunk_shape,
     parse_shape,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 _MEMBERS: Final = frozenset(
     ("zarr_format", "shape", "chunks", "dtype", "compressor", "fill_value", "order", "filters", "dimension_separator")
@@ -138,13 +139,13 @@ def parse_group(zgroup: dict[str, Any], zattrs: dict[str, Any] | None = None) ->
 
 def parse_consolidated(
     zmetadata: dict[str, Any], *, allow_pickle: bool = False
-) -> dict[str, NodeMetadata | MetadataError]:
-    """Parse ``.zmetadata``.
+) -> Mapping[str, NodeMetadata | MetadataError]:
+    """Parse ``.zmetadata``, in which documents may be :class:`Deferred`.
 
     Returns
     -------
-    All nodes by path, including the root as ``""`` if the document has it; an error for each node below whose document
-    is unusable.
+    All nodes by path, including the root as ``""`` if the document has it; an error for each node whose document is
+    unusable. They are parsed when they are asked for.
 
     Raises
     ------
@@ -164,21 +165,26 @@ def parse_consolidated(
         path, _, name = str(key).rpartition("/")
         if name not in _DOCUMENTS:
             continue
-        at = f"$.metadata[{quote(key)}]"
-        if path:
-            check_path(path, at)
-        if not isinstance(document, dict):
-            fail(f"expected a document, got {quote(document)}", at)
+        try:
+            if path and path not in nodes:
+                check_path(path, "$")
+            if not isinstance(document, dict | Deferred):
+                fail(f"expected a document, got {quote(document)}", "$")
+        except MetadataError as error:
+            # Naming the place takes longer than the checks.
+            error.json_path = f"$.metadata[{quote(key)}]"
+            raise
         nodes.setdefault(path, {})[name] = document
     # Writers that delete nodes may leave their attributes behind.
     nodes = {path: parts for path, parts in nodes.items() if ".zarray" in parts or ".zgroup" in parts}
-    parse = functools.partial(_parse_parts, like={}, allow_pickle=allow_pickle)
-    root = {"": parse(nodes.pop(""))} if "" in nodes else {}
-    return {**root, **parse_all(nodes, parse)}
+    return ConsolidatedNodes(nodes, functools.partial(_parse_parts, like={}, allow_pickle=allow_pickle))
 
 
-def _parse_parts(parts: dict[str, Any], *, like: dict[str | None, ArrayMetadata], allow_pickle: bool) -> NodeMetadata:
+def _parse_parts(
+    unparsed: dict[str, Any], key: str, *, like: dict[str | None, ArrayMetadata], allow_pickle: bool
+) -> NodeMetadata:
     """Parse the documents of a node; ``like`` keeps the arrays that others may share all but the attributes with."""
+    parts = {name: loaded(document, key) for name, document in unparsed.items()}
     if ".zarray" in parts:
         zarray, zattrs = parts[".zarray"], parts.get(".zattrs")
         text = likeness(zarray)

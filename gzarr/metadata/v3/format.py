@@ -10,6 +10,7 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
+from ...documents.deferred import load_around
 from ...documents.json import load_document
 from ...dtypes.properties import native
 from ...dtypes.v3 import to_v3
@@ -67,7 +68,7 @@ class V3(Format):
         (key,) = self.keys(path)
         if key not in found:
             return None
-        document = load_document(found[key], key)
+        document = load_around(found[key], key, (_CONSOLIDATED, "metadata"), wanted=_CONSOLIDATED)
         if options.use_consolidated is False:
             document = _without_consolidated(document)
         with error_at(key):

@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 import warnings
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 from ...codecs.bytes import BytesCodec
 from ...codecs.chain import check_kinds, representations
@@ -22,6 +22,7 @@ from ...codecs.registry import codecs_from_v3
 from ...codecs.sharding import ShardingIndexed
 from ...codecs.transpose import TransposeCodec
 from ...documents.configuration import Configuration
+from ...documents.deferred import Deferred, loaded
 from ...documents.departures import note
 from ...documents.extension import extension
 from ...documents.json import quote
@@ -33,12 +34,12 @@ from ...plugins import call, load
 from ..chunk_grid import ChunkGrid
 from ..model import ArrayMetadata, ChunkKeyEncoding, GroupMetadata, NodeMetadata
 from ..parts import (
+    ConsolidatedNodes,
     check_format,
     check_path,
     fail,
     likeness,
     member,
-    parse_all,
     parse_attributes,
     parse_chunk_shape,
     parse_chunk_shapes,
@@ -157,7 +158,7 @@ def parse_array(document: dict[str, Any], *, allow_pickle: bool = False, allow_f
 def parse_group(document: dict[str, Any], *, allow_pickle: bool = False, allow_fallback: bool = False) -> GroupMetadata:
     """Parse the document of a group.
 
-    Inline consolidated metadata is parsed too; an unusable node in it is replaced by its error.
+    Documents in inline consolidated metadata are parsed when they are asked for, and may be :class:`Deferred`.
 
     Raises
     ------
@@ -171,7 +172,7 @@ def parse_group(document: dict[str, Any], *, allow_pickle: bool = False, allow_f
     nodes = None
     if documents is not None:
         parse = functools.partial(_parse_below, like={}, allow_pickle=allow_pickle, allow_fallback=allow_fallback)
-        nodes = parse_all(documents, parse)
+        nodes = ConsolidatedNodes(documents, parse)
     return GroupMetadata(
         attributes=parse_attributes(document.get("attributes"), "$.attributes"),
         zarr_format=3,
@@ -181,9 +182,10 @@ def parse_group(document: dict[str, Any], *, allow_pickle: bool = False, allow_f
 
 
 def _parse_below(
-    document: dict[str, Any], *, like: dict[str | None, ArrayMetadata], allow_pickle: bool, allow_fallback: bool
+    unparsed: Any, key: str, *, like: dict[str | None, ArrayMetadata], allow_pickle: bool, allow_fallback: bool
 ) -> NodeMetadata:
     """Parse a document of consolidated metadata; ``like`` keeps the arrays that others may share all but names with."""
+    document = loaded(unparsed, key)
     if "consolidated_metadata" not in document:
         rest = likeness([(name, value) for name, value in document.items() if name not in _OWN_MEMBERS])
         found = like.get(rest)
@@ -413,7 +415,8 @@ def _dimension_names(value: Any, ndim: int) -> tuple[str | None, ...] | None:
     return tuple(value)
 
 
-def _consolidated(value: Any) -> dict[str, dict[str, Any]] | None:
+def _consolidated(value: Any) -> dict[str, dict[str, Any] | Deferred] | None:
+    """Return the documents of consolidated metadata by path; groups in it may have their own."""
     if value is None:
         return None
     at = "$.consolidated_metadata"
@@ -423,7 +426,7 @@ def _consolidated(value: Any) -> dict[str, dict[str, Any]] | None:
         if value.get("must_understand") is False:
             return None
         raise UnsupportedError(f"consolidated metadata of kind {quote(value.get('kind'))}", json_path=f"{at}.kind")
-    result: dict[str, dict[str, Any]] = {}
+    result: dict[str, dict[str, Any] | Deferred] = {}
     pending: list[tuple[str, Any]] = [("", value)]
     while pending:
         prefix, inline = pending.pop()
@@ -435,15 +438,15 @@ def _consolidated(value: Any) -> dict[str, dict[str, Any]] | None:
                 if not isinstance(path, str):
                     fail("expected a path", at)
                 check_path(path, at)
-                if not isinstance(document, dict):
+                if not isinstance(document, dict | Deferred):
                     fail(f"expected a document, got {quote(document)}", at)
             except MetadataError as error:
                 # Naming the place takes longer than the checks.
                 error.json_path = f"{at}.metadata[{quote(prefix + str(path))}]"
                 raise
             # Outer entries take precedence: they were written later, or at the same time.
-            result.setdefault(prefix + path, cast("dict[str, Any]", document))
-            nested = document.get("consolidated_metadata")
+            result.setdefault(prefix + path, document)
+            nested = document.get("consolidated_metadata") if isinstance(document, dict) else None
             if isinstance(nested, dict) and nested.get("kind") == "inline":
                 pending.append((f"{prefix}{path}/", nested))
     return result

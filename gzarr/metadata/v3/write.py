@@ -17,6 +17,7 @@ import numpy as np
 from ...codecs.bytes import BytesCodec
 from ...codecs.numcodecs_adapter import NumcodecsArrayToArray, NumcodecsBytesToBytes
 from ...codecs.sharding import ShardingIndexed
+from ...documents.deferred import loaded
 from ...dtypes import fill_value
 from ...errors import ArgumentError
 from ..model import data_type_json
@@ -66,7 +67,12 @@ def group_documents(metadata: GroupMetadata) -> dict[str, dict[str, Any]]:
     """Return ``zarr.json``, by name."""
     if not metadata.document:
         return {"zarr.json": {"attributes": metadata.attributes, "zarr_format": 3, "node_type": "group"}}
-    return {"zarr.json": _with_attributes(metadata.document, metadata.attributes)}
+    document = _with_attributes(metadata.document, metadata.attributes)
+    inline = document.get("consolidated_metadata")
+    if isinstance(inline, dict) and isinstance(below := inline.get("metadata"), dict):
+        nodes = {path: loaded(of_node, f"consolidated metadata of {path[:200]!r}") for path, of_node in below.items()}
+        document["consolidated_metadata"] = {**inline, "metadata": nodes}
+    return {"zarr.json": document}
 
 
 def _updated(metadata: ArrayMetadata) -> dict[str, Any]:
