@@ -184,7 +184,7 @@ def _use_poses(device: Device, path: Path) -> None:
         values = elements(dtype)
         gzarr.create_array(path / dtype, data=values, chunks=(32, 32), device="cpu")
         array = gzarr.open_array(path / dtype, device=device.name)
-        for interpolation in ("nearest", "linear"):
+        for interpolation in ("nearest", "linear", "cubic"):
             way: dict[str, Any] = {"centre": (9, 30), "shape": (40, 41), "interpolation": interpolation}
             pose = [[0.8, 0.6], [-0.6, 0.8]]
             found = device.to_host(gzarr.read_affine(array, pose, **way), device.current_stream())

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 import numpy as np
 
 from ..arrays.read_options import as_dtype
 from ..errors import ArgumentError
-from ..poses.arguments import order_of, source_dtype
+from ..poses.arguments import Interpolation, order_of, source_dtype
 from ..poses.host import is_number
 from ..poses.numbers_given import spacing_of
 from .cells import Footprint
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 #: Patches that reach further, in elements, are refused: places in windows are counted by 32 bits.
 _FAR: Final = 2.0**30
-Interpolations: TypeAlias = "Literal['linear', 'nearest'] | Mapping[str, Literal['linear', 'nearest']]"
+Interpolations: TypeAlias = Interpolation | Mapping[str, Interpolation]
 
 
 class PosedSampler(Protocol):
@@ -68,7 +68,7 @@ class PosedSampler(Protocol):
 
     @property
     def dtype(self) -> Any:
-        """Data type of patches that are interpolated linearly."""
+        """Data type of patches that are interpolated."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class PosedPatches:
     orders
         Order of interpolation of each array, by name.
     dtype
-        Data type of patches that are interpolated linearly; None for that of their array.
+        Data type of patches that are interpolated; None for that of their array.
     """
 
     poses: Poses
@@ -172,8 +172,6 @@ def _orders(interpolation: Any, arrays: Mapping[str, Geometry]) -> dict[str, int
         raise ArgumentError(f"interpolation= names {unknown}, and the loader has {sorted(arrays)}")
     orders = {name: order_of(given.get(name, "linear")) for name in arrays}
     for name, order in orders.items():
-        if order == 3:
-            raise ArgumentError("posed patches are 'linear' or 'nearest'; gzarr.read_affine has 'cubic'")
         source_dtype(arrays[name].dtype, order, f"the array {name!r}" if name else "the array")
     return orders
 

@@ -10,9 +10,11 @@ import numpy as np
 
 from ..arrays.outputs import DeviceResults
 from ..poses.arguments import source_dtype
+from ..poses.boxes import MARGIN, Need
 from ..poses.device import OnDevice
 from ..poses.host import Host, Posed
 from ..poses.maps import AffineMap
+from ..poses.reading import resample_box
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,7 +48,7 @@ class Posing:
     factor
         Elements of the first array that one element of this array, and of its patches, stands for.
     order
-        0: nearest, 1: linear.
+        0: nearest, 1: linear, 3: cubic.
     dtype
         Data type of the patches; None for that of the array.
     """
@@ -72,12 +74,14 @@ class Posing:
         """Return the first element, relative to the origin, and the length of windows that are large enough."""
         half = (np.array(self.length) - 1) / 2 * np.array(self.spacing)
         reach = self.poses.reach(half) / np.array(self.own) + np.array(self.poses.shift)
+        # For its neighbours, and for what coefficients of splines depend on.
+        more = MARGIN + 2 if self.order == 3 else 1
         found = []
         for room, far, factor in zip(self.room, reach.tolist(), self.factor, strict=True):
             middle = (room - 1) / 2
-            # An element more for the origin's place in an element of this array, and one for its neighbours.
-            low = min(math.floor((middle - far) / factor) - 1, 0)
-            high = max(math.ceil((middle + far) / factor) + 2, math.ceil(room / factor))
+            # An element more for the origin's place in an element of this array.
+            low = min(math.floor((middle - far) / factor) - more, 0)
+            high = max(math.ceil((middle + far) / factor) + 1 + more, math.ceil(room / factor))
             found.append((low, high + 1 - low))
         return found
 
@@ -147,6 +151,14 @@ def pose(
         box, into = way.cast(windows[i], given).transpose(order), target.transpose(order)
         low = inside[i, list(posing.axes)].tolist()
         how = 0 if affine.is_exact and target.dtype == given else posing.order
+        if how == 3:
+            # One after the other: coefficients take more memory than elements.
+            need = Need.of(affine, into.shape[len(others) :], how, mode, size, copies=False)
+            if not need.is_constant:
+                taken = (slice(along.start - a, along.stop - a) for along, a in zip(need.selection, low, strict=True))
+                resample_box(way, need, box[(..., *taken)], fill, into)
+                continue
+            how = 1
         for at in np.ndindex(*into.shape[: len(others)]):
             jobs.setdefault(how, []).append(Posed(box[at], low, size, affine, into[at], fill))
     for how, posed in jobs.items():

@@ -227,11 +227,10 @@ class Patches(Sampler):
         other voxel sizes look alike. The coarsest level is read whose elements are no further apart. None for the
         elements of level 0.
     interpolation
-        ``"linear"`` or ``"nearest"``, for posed patches; or a dict of these by the arrays' names: labels need
-        ``"nearest"``. An array that is not named is linear.
+        ``"linear"``, ``"nearest"`` or ``"cubic"``, for posed patches; or a dict of these by the arrays' names: labels
+        need ``"nearest"``. An array that is not named is linear. Cubic splines need 28 elements more around a patch.
     dtype
-        Data type of posed patches that are interpolated linearly; None for that of the array, to which values are
-        rounded.
+        Data type of posed patches that are interpolated; None for that of the array, to which values are rounded.
 
     Notes
     -----

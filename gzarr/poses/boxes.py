@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from ..windows.boundary import folded
+from .host import Posed
 from .maps import AffineMap, inside, wanted
-from .spline import MARGIN, coefficients
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import numpy.typing as npt
 
+    from .device import OnDevice
+    from .host import Host
+
     IntArray = npt.NDArray[np.int64]
+
+#: Elements around a box that its coefficients of a cubic spline depend on. The filters that make them look at whole
+#: lines; the weight of an element falls to a quarter with each step from it, and after so many, it is below the
+#: precision of float64.
+MARGIN: Final = 28
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,7 +33,7 @@ class Need:
 
     For cubic interpolation, the kernel is given coefficients in place of elements. They are those of the array as its
     boundary continues it: beyond ends that turn or repeat the array, coefficients do the same; beyond others, the array
-    is taken to be :data:`gzarr.poses.spline.MARGIN` longer at each end, after which they are constant.
+    is taken to be :data:`MARGIN` longer at each end, after which they are constant.
 
     Attributes
     ----------
@@ -41,6 +49,8 @@ class Need:
         First element and end of the box that the kernel needs, in ``size``; equal if it needs only constants.
     selection
         First element and end of what is read, in the array.
+    array_size
+        Lengths of the array.
     """
 
     affine: AffineMap
@@ -50,7 +60,7 @@ class Need:
     low: tuple[int, ...]
     high: tuple[int, ...]
     selection: tuple[slice, ...]
-    _taken: tuple[IntArray, ...] = ()
+    array_size: tuple[int, ...]
 
     @classmethod
     def of(
@@ -79,33 +89,51 @@ class Need:
             ranges = [inside(*place, n, mode) for place, n in zip(places, lengths, strict=True)]
         low, high = (tuple(ends) for ends in zip(*ranges, strict=True))
         if order != 3 or any(a == b for a, b in ranges):
-            return cls(affine, order, mode, lengths, low, high, tuple(slice(a, b) for a, b in ranges))
-        taken = tuple(
-            _taken(np.arange(a - longer - MARGIN, b - longer + MARGIN), n, mode)
+            return cls(affine, order, mode, lengths, low, high, tuple(slice(a, b) for a, b in ranges), tuple(size))
+        selection = tuple(
+            _span(_taken(np.arange(a - longer - MARGIN, b - longer + MARGIN), n, mode))
             for (a, b), n in zip(ranges, size, strict=True)
         )
-        selection = tuple(_span(along) for along in taken)
-        return cls(affine, order, mode, lengths, low, high, selection, taken)
+        return cls(affine, order, mode, lengths, low, high, selection, tuple(size))
 
     @property
     def is_constant(self) -> bool:
         """Whether all of the result lies beyond the ends, where a constant stands."""
         return any(a == b for a, b in zip(self.low, self.high, strict=True))
 
-    def box(self, elements: npt.NDArray[Any], fill: Any) -> npt.NDArray[Any]:
-        """Return what the kernel is given of the elements of :attr:`selection`, ``(leading axes, …)``."""
+    def box(self, way: Host | OnDevice, elements: Any, fill: Any) -> Any:
+        """Return what the kernel is given of the elements of :attr:`selection`, ``(leading axes, …)``.
+
+        Parameters
+        ----------
+        way
+            Where the elements are.
+        elements
+            The elements, of a dtype that the kernel takes.
+        fill
+            The constant beyond the ends.
+        """
         if self.order != 3:
             return elements
         k = len(self.size)
-        result: Any = elements.astype(np.float64)
-        for d, (along, read) in enumerate(zip(self._taken, self.selection, strict=True), result.ndim - k):
-            beyond = along < 0
-            result = np.take(result, np.where(beyond, 0, along - read.start), axis=d)
-            if beyond.any():
-                result[(*[slice(None)] * d, beyond)] = fill
-        inner = [slice(None)] * (result.ndim - k) + [slice(MARGIN, -MARGIN)] * k
-        found: npt.NDArray[Any] = coefficients(result, k)[tuple(inner)]
-        return found
+        exact = np.dtype(np.float64)
+        elements = way.cast(elements, exact)
+        leading = elements.shape[: elements.ndim - k]
+        around = way.empty((*leading, *(b - a + 2 * MARGIN for a, b in zip(self.low, self.high, strict=True))), exact)
+        # As the boundary continues the array, which is as much longer as its size for the kernel says.
+        longer = (self.size[0] - self.array_size[0]) // 2
+        moved = AffineMap(np.eye(k), np.array(self.low, np.float64) - longer - MARGIN)
+        first = [along.start for along in self.selection]
+        way.resample(
+            [
+                Posed(elements[at], first, self.array_size, moved, around[at], fill)
+                for at in np.ndindex(*leading)
+            ],
+            0,
+            self.mode,
+        )  # fmt: skip
+        way.filter(around, k)
+        return around[(..., *(slice(MARGIN, -MARGIN),) * k)]
 
 
 def _taken(places: IntArray, size: int, mode: str) -> IntArray:

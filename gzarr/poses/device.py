@@ -1,4 +1,4 @@
-"""Resampling in device memory, by the kernel ``gzarr_kernels.device.resample``."""
+"""Resampling in device memory, by the kernels of ``gzarr_kernels.device.resample``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from gzarr_kernels.slots import affine as s
 
-from .host import described, is_number
+from .host import described, is_number, lines_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,6 +41,10 @@ class OnDevice:
         with self._device:
             return self._device.converted(array, dtype, self._stream)
 
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+        """Return a new array."""
+        return self._memory.empty(shape, dtype)
+
     def made(self, order: int, source: np.dtype[Any], target: Any) -> Any:
         """Return what the kernel makes for a target; it rounds floats to integers."""
         rounds = is_number(source) and source.kind == "f" and target.dtype.kind in "iu"
@@ -60,7 +64,7 @@ class OnDevice:
         self._stream.synchronize()
 
     def resample(self, posed: Sequence[Posed], order: int, mode: str) -> None:
-        """Make results of one shape and dtype, from boxes of one dtype; order 0 or 1."""
+        """Make results of one shape and dtype, from boxes of one dtype."""
         from gzarr_kernels.device import resample as k
 
         if not posed or not posed[0].target.size:
@@ -80,6 +84,16 @@ class OnDevice:
             self._device.launch(k.resample, k.blocks(elements), k.THREADS, self._stream, *arguments)
             self._stream.synchronize()
 
+    def filter(self, elements: Any, axes: int) -> None:
+        """Make elements the coefficients of cubic splines."""
+        from gzarr_kernels.device import resample as k
+
+        with self._device:
+            for n, inner, lines in lines_of(elements, axes):
+                arguments = (self._device.address(elements), n, inner, lines)
+                self._device.launch(k.spline, k.blocks(lines), k.THREADS, self._stream, *arguments)
+            self._stream.synchronize()
+
     def uploaded(self, values: npt.NDArray[Any]) -> Any:
         """Return elements of host memory on the device."""
         with self._device:
@@ -96,8 +110,3 @@ class OnDevice:
         with self._device:
             self._memory.copy(target, self._device.broadcast(uploaded, target.shape))
             self._stream.synchronize()
-
-    def to_host(self, array: Any) -> npt.NDArray[Any]:
-        """Return a copy in host memory."""
-        with self._device:
-            return self._device.to_host(array, self._stream)

@@ -119,6 +119,10 @@ class Host:
         """Return elements in another dtype, by the rules of NumPy."""
         return array.astype(dtype, copy=False)
 
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+        """Return a new array."""
+        return np.empty(shape, dtype)
+
     def made(self, order: int, source: np.dtype[Any], target: Any) -> Any:
         """Return what the kernel makes for a target: the target if it can, or an array to be stored in it."""
         dtype = source if order == 0 else target.dtype if is_number(target.dtype) else np.dtype(np.float32)
@@ -144,14 +148,48 @@ class Host:
             return
         job, table, fills = described(posed, order, mode, address)
         table[:, s.FILL] = address(fills) + np.arange(len(posed)) * fills.itemsize
-        rows = int(job[s.ROWS])
-        workers = max(1, min(pool.thread_count(), rows, rows * int(job[s.SHAPE + 2]) // _WORKER_ELEMENTS))
-        per_turn = -(-rows // (1 if workers == 1 else min(rows, _TURNS * workers)))
-        turns = -(-rows // per_turn)
-        shared = np.zeros(2, np.int64)
-        job[s.POSES], job[s.SHARED] = address(table), address(shared)
-        job[s.TURNS], job[s.PER_TURN] = turns, per_turn
-        kernels.run(kernels.entry("affine", "resample"), address(job), shared, turns, workers)
+        job[s.POSES] = address(table)
+        _run("resample", job, int(job[s.ROWS]) * int(job[s.SHAPE + 2]))
+
+    def filter(self, elements: Any, axes: int) -> None:
+        """Make elements the coefficients of cubic splines.
+
+        Parameters
+        ----------
+        elements
+            C-contiguous float64, of any shape.
+        axes
+            How many of the last axes the splines have. Coefficients near their ends are those of no longer array.
+        """
+        for n, inner, lines in lines_of(elements, axes):
+            job = np.zeros(s.SIZE, np.int64)
+            job[s.ELEMENTS], job[s.LENGTH_OF_LINE], job[s.INNER], job[s.LINES] = address(elements), n, inner, lines
+            job[s.ROWS] = -(-lines // s.GROUP_OF_ROWS) if inner == 1 else lines // inner * -(-inner // s.GROUP_OF_LINES)
+            _run("spline", job, n * lines)
+
+
+def _run(name: str, job: IntArray, elements: int) -> None:
+    """Run a kernel over the rows of a job, in more threads for more elements."""
+    rows = int(job[s.ROWS])
+    workers = max(1, min(pool.thread_count(), rows, elements // _WORKER_ELEMENTS))
+    per_turn = -(-rows // (1 if workers == 1 else min(rows, _TURNS * workers)))
+    turns = -(-rows // per_turn)
+    shared = np.zeros(2, np.int64)
+    job[s.SHARED], job[s.TURNS], job[s.PER_TURN] = address(shared), turns, per_turn
+    kernels.run(kernels.entry("affine", name), address(job), shared, turns, workers)
+
+
+def lines_of(elements: Any, axes: int) -> list[tuple[int, int, int]]:
+    """Return for each axis of splines the length of its lines, the distance of their elements, and how many there are.
+
+    An axis with one element needs no filter, and none does where there are no elements.
+    """
+    shape = elements.shape
+    return [
+        (shape[d], math.prod(shape[d + 1 :]), math.prod(shape) // shape[d])
+        for d in range(len(shape) - axes, len(shape))
+        if shape[d] > 1 and math.prod(shape)
+    ]
 
 
 def converted(values: Any, dtype: np.dtype[Any]) -> Any:

@@ -105,8 +105,7 @@ def read_affine(
     Notes
     -----
     Places are computed in float64, and so are values. Where all places are elements (axes exchanged, flips, whole
-    steps), elements are copied. On a device, chunks are decoded there, and the box is resampled there; for cubic
-    interpolation, by the host.
+    steps), elements are copied. On a device, chunks are decoded there, and the box is resampled there.
     """
     order = order_of(interpolation)
     affine = checked_map(matrix, offset)
@@ -157,13 +156,7 @@ def read_affine(
         return result
     selection = (*(slice(None),) * (source.ndim - k), *need.selection)
     elements = way.cast(source.read(selection, stream=stream, budget_bytes=budget_bytes), given)
-    if need.order == 3 and isinstance(way, OnDevice):
-        # Coefficients of a spline depend on each other along whole lines.
-        made = np.empty(result.shape, final)
-        resample_box(Host(), need, way.to_host(elements), fill, made)
-        way.upload(made, result)
-    else:
-        resample_box(way, need, elements, fill, result)
+    resample_box(way, need, elements, fill, result)
     return result
 
 
@@ -184,7 +177,7 @@ def resample_box(way: Host | OnDevice, need: Need, elements: Any, fill: Any, tar
         The result ``(leading axes, *shape)``.
     """
     k = len(need.size)
-    box = need.box(elements, fill)
+    box = need.box(way, elements, fill)
     made = way.made(need.order, box.dtype, target)
     way.resample(
         [

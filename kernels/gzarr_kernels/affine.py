@@ -16,7 +16,7 @@ from typing import Any
 
 from numba import int64
 
-from .affine_cubic import cubic_block, cubic_one
+from .affine_cubic import cubic_block, cubic_one, filter_group
 from .affine_linear import linear_block, linear_one
 from .affine_places import BLOCK, BUFFERS, coordinate, place_in_box, run_inside, store_places, whole
 from .affine_store import store_numbers
@@ -162,3 +162,17 @@ def resample(job: int, context: int, worker: int) -> None:
             _row(job, pose, i0, i1, target, buffers)
             row += 1
         row = _turn(job, end, context)
+
+
+@entry(3)
+def spline(job: int, context: int, worker: int) -> None:
+    """Filter lines of elements, which become coefficients of cubic splines; parameters as for ``read.work``."""
+    j = i64(job)
+    end = slice_end(context)
+    group = _turn(job, end, context)
+    while group >= 0:
+        last = min(group + j[S.PER_TURN], j[S.ROWS])
+        while group < last:
+            filter_group(job, group)
+            group += 1
+        group = _turn(job, end, context)

@@ -1,24 +1,15 @@
-"""Cubic splines of their coefficients, rows of which are resampled. See ``affine.py``."""
+"""Rows of cubic splines, from their coefficients, and the filter that makes these. See ``affine.py``."""
 
 from __future__ import annotations
 
+from . import splines
 from .affine_places import BLOCK, coordinate, place_in_box, whole
 from .jit import in_line, part
 from .memory import f64, i64
 from .slots import affine as S
+from .slots.affine import GROUP_OF_LINES, GROUP_OF_ROWS
 
-
-@in_line
-def cubic_weight(t: float, k: int) -> float:
-    """Return the weight of one of four neighbours of a place, ``t`` after the second one."""
-    y = 1 - t
-    if k == 1:
-        return (t * t * (t - 2) * 3 + 4) / 6
-    if k == 2:
-        return (y * y * (y - 2) * 3 + 4) / 6
-    if k == 0:
-        return y * y * y / 6
-    return t * t * t / 6
+cubic_weight = in_line(splines.cubic_weight)
 
 
 @part
@@ -79,3 +70,58 @@ def cubic_block(pose: int, axes: int, n: int, buffers: int) -> None:
                 plane += cubic_weight(w1[k], k1) * row
             total += plane * cubic_weight(w0[k], k0) if axes == 3 else plane
         v[k] = total
+
+
+@part
+def _filter_lines(elements: int, n: int, step: int, lines: int) -> None:
+    """Filter neighbouring lines of ``n`` elements, ``step`` elements apart."""
+    x = f64(elements)
+    for k in range(lines):
+        x[k] *= 6.0
+    for i in range(1, n):
+        before = f64(elements + 8 * (i - 1) * step)
+        own = f64(elements + 8 * i * step)
+        for k in range(lines):
+            own[k] = own[k] * 6.0 + splines.POLE * before[k]
+    x = f64(elements + 8 * (n - 1) * step)
+    for k in range(lines):
+        x[k] *= splines.LAST
+    for i in range(n - 2, -1, -1):
+        after = f64(elements + 8 * (i + 1) * step)
+        own = f64(elements + 8 * i * step)
+        for k in range(lines):
+            own[k] = splines.POLE * (after[k] - own[k])
+
+
+@part
+def _filter_rows(elements: int, n: int, rows: int) -> None:
+    """Filter rows of ``n`` elements, which follow each other."""
+    x = f64(elements + 0)
+    for r in range(rows):
+        x[r * n] *= 6.0
+    for i in range(1, n):
+        for r in range(rows):
+            at = r * n + i
+            x[at] = x[at] * 6.0 + splines.POLE * x[at - 1]
+    for r in range(rows):
+        x[r * n + n - 1] *= splines.LAST
+    for i in range(n - 2, -1, -1):
+        for r in range(rows):
+            at = r * n + i
+            x[at] = splines.POLE * (x[at + 1] - x[at])
+
+
+@part
+def filter_group(job: int, group: int) -> None:
+    """Filter some neighbouring lines, one element of each after the other, so that no sum waits for the one before."""
+    j = i64(job)
+    n = j[S.LENGTH_OF_LINE]
+    inner = j[S.INNER]
+    if inner == 1:
+        first = group * GROUP_OF_ROWS
+        _filter_rows(j[S.ELEMENTS] + 8 * first * n, n, min(GROUP_OF_ROWS, j[S.LINES] - first))
+    else:
+        per_outer = -(-inner // GROUP_OF_LINES)
+        first = group % per_outer * GROUP_OF_LINES
+        at = group // per_outer * n * inner + first
+        _filter_lines(j[S.ELEMENTS] + 8 * at, n, inner, min(GROUP_OF_LINES, inner - first))

@@ -42,6 +42,7 @@ ENTRIES: Final = {
     ("sparse", "take"): 3,
     ("sparse", "densify"): 3,
     ("affine", "resample"): 3,
+    ("affine", "spline"): 3,
 }
 
 #: Called before Numba compiles a function, which takes seconds.

@@ -1,7 +1,7 @@
 """Slots of the jobs of ``affine.py`` and ``device/resample.py``: int64.
 
-A job makes ``n`` results of one shape, each from a box of elements of an array. There are three axes; with two, the
-first has length 1. Numbers that are no integers are float64 with the same bits.
+A job of ``resample`` makes ``n`` results of one shape, each from a box of elements of an array. There are three axes;
+with two, the first has length 1. Numbers that are no integers are float64 with the same bits.
 
 On a device, addresses are relative to two memories, of boxes and of results; POSES and FILL are indices of columns.
 """
@@ -50,6 +50,17 @@ ARRAY: Final = 12
 MATRIX: Final = 15
 OFFSET: Final = 24
 POSE_SIZE: Final = 27
+
+#: Of a job of ``spline``, which has ``SHARED``, ``TURNS`` and ``PER_TURN``, and whose rows are groups of lines: address
+#: of float64 elements ``(outer, n, inner)``, which are filtered in place along the second axis; ``n``, ``inner``, and
+#: the number of lines.
+ELEMENTS: Final = 4
+LENGTH_OF_LINE: Final = 5
+INNER: Final = 6
+LINES: Final = 7
+#: Lines of a group: side by side, or rows after each other (``inner`` is 1).
+GROUP_OF_LINES: Final = 64
+GROUP_OF_ROWS: Final = 8
 
 #: Types of numbers, by NumPy's names.
 KINDS: Final = ("u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8", "f4", "f8")
