@@ -202,5 +202,8 @@ def converted(values: Any, dtype: np.dtype[Any]) -> Any:
         values = values.astype(np.float64)
         rounded = np.where(values > 0, np.floor(values + 0.5), np.ceil(values - 0.5))
         cut = np.clip(np.where(np.isnan(values), float(info.min), rounded), float(info.min), float(info.max))
-        return np.where(cut >= float(info.max), info.max, cut.astype(dtype)).astype(dtype)
-    return values.astype(dtype)
+        # The largest integer of 64 bits is no float.
+        top = cut >= float(info.max)
+        return np.where(top, info.max, np.where(top, 0.0, cut).astype(dtype))
+    with np.errstate(over="ignore"):
+        return values.astype(dtype)

@@ -36,12 +36,10 @@ def _make_plain(view: Any) -> Any:
     return store
 
 
-#: The largest float64 that fits, of 8 bytes.
 _s_u1, _s_u2 = _make_store(u8, int32, 0.0, 255.0), _make_store(u16, int32, 0.0, 65535.0)
 _s_u4 = _make_store(u32, int64, 0.0, 2.0**32 - 1)
 _s_i1, _s_i2 = _make_store(i8, int32, -128.0, 127.0), _make_store(i16, int32, -32768.0, 32767.0)
 _s_i4 = _make_store(i32, int64, -(2.0**31), 2.0**31 - 1)
-_s_i8 = _make_store(i64, int64, -(2.0**63), 2.0**63 - 1024)
 _s_f4, _s_f8 = _make_plain(f32), _make_plain(f64)
 
 
@@ -55,8 +53,23 @@ def _s_u8(target: int, stride: int, n: int, buffers: int) -> None:
             u64(target + k * stride)[0] = 0
         elif x < half:
             i64(target + k * stride)[0] = int64(x)
+        elif x < 2 * half:
+            i64(target + k * stride)[0] = int64(x - half) ^ int64(-0x8000000000000000)
         else:
-            i64(target + k * stride)[0] = int64(min(x - half, half - 1024)) ^ int64(-0x8000000000000000)
+            i64(target + k * stride)[0] = -1
+
+
+@part
+def _s_i8(target: int, stride: int, n: int, buffers: int) -> None:
+    v = f64(buffers + 0)
+    half = 2.0**63
+    for k in range(n):
+        x = v[k]
+        x = x + 0.5 if x > 0 else x - 0.5
+        if x >= half:
+            i64(target + k * stride)[0] = int64(0x7FFFFFFFFFFFFFFF)
+        else:
+            i64(target + k * stride)[0] = int64(x if x > -half else -half)
 
 
 @part

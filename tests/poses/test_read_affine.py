@@ -350,6 +350,19 @@ def test_a_device_converts(device: TestedDevice, source: str, final: str, interp
         assert wanted.max() == min(np.nanmax(data), np.iinfo(final).max)
 
 
+@pytest.mark.parametrize("dtype", ["i1", "u2", "i4", "u4", "i8", "u8"])
+def test_what_is_beyond_a_type_becomes_its_end(device: TestedDevice, dtype: str) -> None:
+    info = np.iinfo(dtype)
+    for number, source in ((1e30, "f8"), (-1e30, "f8"), (3e30, "f4"), (np.nan, "f8")):
+        data = np.full((4, 5), number, source)
+        wanted = info.max if data[0, 0] > 0 else info.min
+        for interpolation in ("nearest", "linear"):
+            found = gzarr.read_affine(
+                stored(data, device.name), np.eye(2) * 0.7, dtype=dtype, interpolation=interpolation, boundary="edge"
+            )
+            np.testing.assert_array_equal(device.to_numpy(found), np.full((4, 5), wanted, dtype))
+
+
 def test_types() -> None:
     rng = np.random.default_rng(2)
     data = rng.random((12, 13))

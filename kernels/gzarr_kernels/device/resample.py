@@ -121,18 +121,16 @@ def _store_number(memory: Bytes, offset: int, x: float, kind: int) -> None:
         bits = uint64(bits_of_float32(float32(x)))
     else:
         x = x + 0.5 if x > 0.0 else x - 0.5
-        # 2 ** (bits - 1), and the largest float64 that is less than an integer of 64 bits may be.
+        # 2 ** (bits - 1)
         half = float64_of(uint64(1023 + 8 * width - 1) << uint64(52))
+        largest = ~uint64(0) >> uint64(64 - 8 * width)
         if kind >= 4:
-            low = -half
-            high = half - (1024.0 if width == 8 else 1.0)
             # What is no number becomes the lowest one.
-            x = x if x > low else low
-            bits = uint64(int64(x if x < high else high))
+            x = x if x > -half else -half
+            bits = largest >> uint64(1) if x >= half else uint64(int64(x))
         else:
-            high = 2.0 * half - (2048.0 if width == 8 else 1.0)
             x = x if x > 0.0 else 0.0
-            bits = uint64(x if x < high else high)
+            bits = largest if x >= 2.0 * half else uint64(x)
     _store(memory, offset, bits, width)
 
 
