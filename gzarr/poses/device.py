@@ -10,12 +10,14 @@ from gzarr_kernels.slots import affine as s
 from .host import described, is_number, lines_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     import numpy.typing as npt
 
     from ..arrays.outputs import DeviceResults
     from .host import Posed
+
+    IntArray = npt.NDArray[np.int64]
 
 #: Words of int64 for each constant: those of 16 bytes are copied by two.
 _FILL_WORDS: Final = 2
@@ -69,18 +71,10 @@ class OnDevice:
 
         if not posed or not posed[0].target.size:
             return
-        job, table, fills = described(posed, order, mode, self._device.address)
-        sources, targets = (int(table[:, column].min()) for column in (s.SOURCE, s.TARGET))
-        table[:, s.SOURCE] -= sources
-        table[:, s.TARGET] -= targets
-        words = np.zeros((len(posed), _FILL_WORDS), np.int64)
-        words.view(np.uint8)[:, : fills.itemsize] = fills.view(np.uint8).reshape(len(posed), -1)
-        job[s.POSES] = s.SIZE
-        table[:, s.FILL] = s.SIZE + table.size + _FILL_WORDS * np.arange(len(posed))
-        elements = int(job[s.ROWS] * job[s.SHAPE + 2])
+        columns, sources, targets, elements = job_of(posed, order, mode, self._device.address)
         with self._device:
-            columns = self.uploaded(np.concatenate([job, table.ravel(), words.ravel()]))
-            arguments = (sources, targets, self._device.address(columns), 0)
+            uploaded = self.uploaded(columns)
+            arguments = (sources, targets, self._device.address(uploaded), 0)
             self._device.launch(k.resample, k.blocks(elements), k.THREADS, self._stream, *arguments)
             self._stream.synchronize()
 
@@ -110,3 +104,34 @@ class OnDevice:
         with self._device:
             self._memory.copy(target, self._device.broadcast(uploaded, target.shape))
             self._stream.synchronize()
+
+
+def job_of(
+    posed: Sequence[Posed], order: int, mode: str, address: Callable[[Any], int]
+) -> tuple[IntArray, int, int, int]:
+    """Return the job of a launch.
+
+    Parameters
+    ----------
+    posed, order, mode, address
+        As for :func:`gzarr.poses.host.described`.
+
+    Returns
+    -------
+    columns
+        int64, the job at 0, and what it refers to.
+    sources, targets
+        Addresses from which the offsets of boxes and results count.
+    elements
+        Number of elements of all results.
+    """
+    job, table, fills = described(posed, order, mode, address)
+    sources, targets = (int(table[:, column].min()) for column in (s.SOURCE, s.TARGET))
+    table[:, s.SOURCE] -= sources
+    table[:, s.TARGET] -= targets
+    words = np.zeros((len(posed), _FILL_WORDS), np.int64)
+    words.view(np.uint8)[:, : fills.itemsize] = fills.view(np.uint8).reshape(len(posed), -1)
+    job[s.POSES] = s.SIZE
+    table[:, s.FILL] = s.SIZE + table.size + _FILL_WORDS * np.arange(len(posed))
+    columns = np.concatenate([job, table.ravel(), words.ravel()])
+    return columns, sources, targets, int(job[s.ROWS] * job[s.SHAPE + 2])

@@ -350,6 +350,20 @@ def test_a_device_converts(device: TestedDevice, source: str, final: str, interp
         assert wanted.max() == min(np.nanmax(data), np.iinfo(final).max)
 
 
+@pytest.mark.parametrize("interpolation", ORDERS)
+def test_results_at_odd_addresses(device: TestedDevice, interpolation: Any) -> None:
+    """Kernels store words at multiples of their size only."""
+    data = np.random.default_rng(9).uniform(1, 2, (11, 12)).astype("f4")
+    way: dict[str, Any] = {"offset": (1.5, 2), "shape": (5, 6), "interpolation": interpolation}
+    matrix = [[0.9, 0.2], [-0.1, 0.8]]
+    wanted = gzarr.read_affine(data, matrix, device="cpu", **way)
+    memory = device.empty((5 * 6 * 4 + 3,), "u1")
+    for shift in (1, 2, 3):
+        out = memory[shift : shift + 120].view("f4").reshape(5, 6)
+        gzarr.read_affine(stored(data, device.name), matrix, out=out, **way)
+        np.testing.assert_array_equal(device.to_numpy(out), wanted)
+
+
 @pytest.mark.parametrize("dtype", ["i1", "u2", "i4", "u4", "i8", "u8"])
 def test_what_is_beyond_a_type_becomes_its_end(device: TestedDevice, dtype: str) -> None:
     info = np.iinfo(dtype)
