@@ -1,6 +1,9 @@
 # Sourced by the other scripts: makes a virtual environment and keeps it until pyproject.toml changes.
 # shellcheck shell=bash
 
+# Of 25,000 modules of an environment, most are never imported: those that are compile on import, and are kept.
+unset PYTHONDONTWRITEBYTECODE
+
 # Print a Python >= 3.11: $PYTHON if it is set, else the first that fits.
 find_python() {
     local candidate
@@ -70,7 +73,7 @@ print(sys.version, os.getcwd(), digest, *sys.argv[1:])' "$@")
         groups+=(--group "$group")
     done
     GZARR_BUILD_KERNELS=$kernels "$directory/bin/python" -m pip install --quiet --disable-pip-version-check --no-input \
-        ${install[@]+"${install[@]}"} "${groups[@]}"
+        --no-compile ${install[@]+"${install[@]}"} "${groups[@]}"
     printf '%s\n' "$stamp" > "$directory/stamp"
 }
 
