@@ -258,6 +258,7 @@ def _departures(node: Array | Group) -> list[tuple[str, str]]:
     from ..documents.departures import collect
     from ..hierarchy.open import Group, open
     from ..stores.keys import join_path
+    from ..stores.zip_reader import ZipReader
     from . import ome
 
     paths = [node.path]
@@ -266,6 +267,8 @@ def _departures(node: Array | Group) -> list[tuple[str, str]]:
         assert isinstance(own, Group)
         paths += [join_path(node.path, path) for path, _ in own.walk()]
     found_all = []
+    if isinstance(node.store, ZipReader):
+        found_all += [("/", f"OME: {rule}") for rule in node.store.broken_rules()]
     for path in watch(paths, "reading metadata"):
         with collect() as tolerated:
             try:

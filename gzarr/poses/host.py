@@ -159,7 +159,8 @@ class Host:
         elements
             C-contiguous float64, of any shape.
         axes
-            How many of the last axes the splines have. Coefficients near their ends are those of no longer array.
+            How many of the last axes the splines have. Coefficients near the ends of lines are not exact: what is
+            beyond is not known.
         """
         for n, inner, lines in lines_of(elements, axes):
             job = np.zeros(s.SIZE, np.int64)

@@ -9,6 +9,8 @@ Source: https://ngff.openmicroscopy.org/rfc/9/. Its rules, and where they are ke
   zip64 fields are left out where sizes fit in four bytes. So data begin right after a name, and a reader of a remote
   file knows where without a request for the header.
 - The root is that of a hierarchy of Zarr version 3 (:func:`refusal`).
+
+Which of them a file of another program breaks: :func:`broken_rules`.
 """
 
 from __future__ import annotations
@@ -17,8 +19,12 @@ import json
 import os
 from typing import TYPE_CHECKING, Any, Final
 
+from . import zip_format as z
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
+
+    from .zip_format import CentralDirectory
 
 SUFFIX: Final = ".ozx"
 #: The only document that such a file may have.
@@ -66,3 +72,35 @@ def refusal(documents: Collection[str]) -> str:
         "an .ozx file holds OME-Zarr 0.5 or later, which is Zarr version 3: choose that (version='0.5', zarr_format=3, "
         "--zarr-format 3), or name the archive .zarr.zip"
     )
+
+
+def broken_rules(directory: CentralDirectory, comment: bytes) -> list[str]:
+    """Return the rules that a file breaks, each as a sentence; not what is only recommended.
+
+    Parameters
+    ----------
+    directory
+        The directory of the file.
+    comment
+        The comment of the file.
+    """
+    rules = []
+    if DOCUMENT not in directory.rows:
+        rules.append(f"the root of the file must be that of the hierarchy, and has no {DOCUMENT}")
+    if inner := next((key for key in directory.rows if key.lower().endswith((SUFFIX, ".zip"))), None):
+        rules.append(f"a file in it must not be an archive, as {inner[:100]!r} is by its name")
+    if _says_ordered(comment):
+        headers = directory.columns[z.HEADER]
+        by_place = sorted(directory.rows, key=lambda key: int(headers[directory.rows[key]]))
+        if not all(keys == in_order(keys) for keys in (by_place, list(directory.rows))):
+            rules.append(f'its comment says "jsonFirst": true, but some {DOCUMENT} comes later, or not breadth first')
+    return rules
+
+
+def _says_ordered(comment: bytes) -> bool:
+    """Return whether a comment says that documents come first."""
+    try:
+        # Some writers end it with a NUL.
+        return json.loads(comment.rstrip(b"\0"))["ome"]["zipFile"]["centralDirectory"]["jsonFirst"] is True
+    except (ValueError, RecursionError, KeyError, TypeError):
+        return False

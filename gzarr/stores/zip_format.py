@@ -190,14 +190,7 @@ def find_directory(tail: bytes, nbytes: int | None) -> tuple[int, int, int, int]
     count
         Number of entries, as the archive says.
     """
-    stop = len(tail)
-    while (at := tail.rfind(b"PK\5\6", 0, stop)) >= 0:
-        # The comment ends where the file does.
-        if at + _END.size <= len(tail) and at + _END.size + _END.unpack_from(tail, at)[7] == len(tail):
-            break
-        stop = at + 3
-    if at < 0:
-        raise ZipFormatError("it does not end as a zip file does: truncated, still being written, or no zip file")
+    at = _last_record(tail)
     _, disk, first_disk, _, count, directory_nbytes, begin, _ = _END.unpack_from(tail, at)
     end = at
     locator = at - _LOCATOR_64.size
@@ -217,6 +210,22 @@ def find_directory(tail: bytes, nbytes: int | None) -> tuple[int, int, int, int]
     if count * _CENTRAL.size > directory_nbytes:
         raise ZipFormatError(f"its directory has {directory_nbytes} bytes, too few for {count} entries")
     return after, directory_nbytes, begin, count
+
+
+def _last_record(tail: bytes) -> int:
+    """Return where the last record of an archive begins in the end of its file."""
+    stop = len(tail)
+    while (at := tail.rfind(b"PK\5\6", 0, stop)) >= 0:
+        # The comment ends where the file does.
+        if at + _END.size <= len(tail) and at + _END.size + _END.unpack_from(tail, at)[7] == len(tail):
+            return at
+        stop = at + 3
+    raise ZipFormatError("it does not end as a zip file does: truncated, still being written, or no zip file")
+
+
+def comment_of(tail: bytes) -> bytes:
+    """Return the comment of an archive, given the end of its file."""
+    return tail[_last_record(tail) + _END.size :]
 
 
 def read_directory(

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 import numpy as np
 
 from ..errors import ArgumentError, NodeNotFoundError, StoreError, ValueReplacedError, ValueSizeError
-from . import io_threads, zip_format
+from . import io_threads, ozx, zip_format
 from . import zip_format as z
 from .base import Answer, ByteRange, Extents, RequestLimits
 from .byte_ranges import check_range, resolve_range
@@ -109,6 +109,25 @@ class ZipReader:
                 raw = bytes(data)
             return zip_format.read_directory(raw, begin, count, shift=shift, version=version, keep=self._keep)
         except (ZipFormatError, ValueSizeError) as error:
+            raise StoreError(f"{self!r} cannot be opened as a zip archive: {error}") from error
+
+    def broken_rules(self) -> list[str]:
+        """Return the rules of OME-Zarr in one file that an ``.ozx`` file breaks; none of another archive.
+
+        Raises
+        ------
+        StoreError
+            If the archive cannot be read.
+        """
+        file, directory = self._open()
+        if not ozx.is_ozx(file.key):
+            return []
+        found = file.end(z.TAIL_BYTES)
+        if found is None:
+            raise NodeNotFoundError(f"there is no zip archive: {file!r} does not exist")
+        try:
+            return ozx.broken_rules(directory, zip_format.comment_of(found[0]))
+        except ZipFormatError as error:
             raise StoreError(f"{self!r} cannot be opened as a zip archive: {error}") from error
 
     def _trying(self, work: Callable[[ArchiveFile, CentralDirectory], T]) -> T:

@@ -370,3 +370,66 @@ def test_a_folder_of_that_name_is_read(path: Path, tmp_path: Path) -> None:
     make(tmp_path / "x.zarr", levels=1)
     (tmp_path / "x.zarr").rename(path)
     np.testing.assert_array_equal(gzarr.ome.open(path, device="cpu").read(), DATA)  # type: ignore[union-attr]
+
+
+def _rewritten(
+    path: Path, *, comment: bytes, order: Any = None, compress: bool = False, more: dict[str, bytes] | None = None
+) -> None:
+    """Write the file again by the standard library, which uses zip64 for large files only."""
+    with zipfile.ZipFile(path) as archive:
+        values = {name: archive.read(name) for name in archive.namelist()} | (more or {})
+    method = zipfile.ZIP_DEFLATED if compress else zipfile.ZIP_STORED
+    with zipfile.ZipFile(path, "w", method) as archive:
+        for name in sorted(values, key=order) if order else values:
+            archive.writestr(name, values[name])
+        archive.comment = comment
+
+
+ORDERED = json.dumps(COMMENT).encode()
+FIRST = "but some zarr.json comes later"
+
+
+@pytest.mark.parametrize(
+    ("change", "rules"),
+    [
+        # What is only recommended: zip64, a comment, an order, no compression.
+        ({"comment": ORDERED}, []),
+        ({"comment": ORDERED, "compress": True}, []),
+        ({"comment": b""}, []),
+        ({"comment": b'{"ome": 5}'}, []),
+        ({"comment": b'{"ome": {"version": "0.5", "zipFile": 1}}', "order": lambda name: name}, []),
+        ({"comment": ORDERED, "order": lambda name: name}, [FIRST]),
+        ({"comment": ORDERED + b"\0", "order": lambda name: name[::-1]}, [FIRST]),
+        ({"comment": b"", "more": {"more/x.zip": b"?"}}, ["must not be an archive, as 'more/x.zip'"]),
+    ],
+)
+def test_broken_rules(
+    path: Path, change: dict[str, Any], rules: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    make(path, levels=2)
+    assert main(["info", str(path), "--strict"]) == 0
+    _rewritten(path, **change)
+    capsys.readouterr()
+    assert main(["info", str(path), "--strict", "--json"]) == bool(rules)
+    found = json.loads(capsys.readouterr().out)["departures"]
+    assert len(found) == len(rules)
+    for one, rule in zip(found, rules, strict=True):
+        assert one["node"] == "/"
+        assert rule in one["departure"]
+    # The same of a file on a server; an archive of another name has other rules.
+    with range_server(tmp_path) as url:
+        assert main(["info", f"{url}/{path.name}", "--strict", "--json"]) == bool(rules)
+    assert json.loads(capsys.readouterr().out)["departures"] == found
+    path.rename(tmp_path / "x.zip")
+    assert main(["info", str(tmp_path / "x.zip"), "--strict"]) == 0
+
+
+def test_a_hierarchy_in_a_folder_of_the_file_breaks_a_rule(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    make(path, levels=1)
+    with zipfile.ZipFile(path) as archive:
+        values = {f"inner/{name}": archive.read(name) for name in archive.namelist()}
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, value in values.items():
+            archive.writestr(name, value)
+    assert main(["info", f"{path}#inner", "--strict"]) == 1
+    assert "the root of the file must be that of the hierarchy" in capsys.readouterr().out
