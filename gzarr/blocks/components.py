@@ -87,7 +87,7 @@ class Components:
         self.count: int = int(job[C.COUNT])
 
     def _take_memory(self, capacity: int) -> None:
-        """Have room for so many runs; this thread's is used again."""
+        """Make room for a number of runs; this thread's memory is used again."""
         if getattr(_own, "capacity", 0) < capacity:
             _own.runs, _own.capacity = np.empty((3, capacity), np.int32), capacity
         begins, ends, parents = _own.runs
@@ -157,7 +157,7 @@ def _neighbours(leading: tuple[int, ...], connectivity: int) -> IntArray:
 
 
 def united(count: int, pairs: IntArray) -> IntArray:
-    """Return for each of so many members the first one of those that it is joined with, directly or not."""
+    """Return for each member the first one that it is joined with, directly or not."""
     parents = np.arange(count, dtype=np.int64)
     pairs = np.ascontiguousarray(pairs, np.int64)
     kernels.call("components", "unite", kernels.address(parents), count, kernels.address(pairs), len(pairs))

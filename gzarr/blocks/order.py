@@ -87,7 +87,7 @@ def _sweep(axes: Sequence[InputAxis]) -> int:
 
 
 def _amplification(axes: Sequence[InputAxis], order: BlockOrder, room: int) -> float:
-    """Return about how often a chunk of an input is decoded, with room for so many elements."""
+    """Return about how often a chunk of an input is decoded, given the room for elements."""
     sweep = _sweep(axes)
     if sweep == _NONE:
         return 1.0
@@ -116,5 +116,5 @@ def _amplification(axes: Sequence[InputAxis], order: BlockOrder, room: int) -> f
 
 
 def _strip(axis: InputAxis, blocks: int) -> int:
-    """Return the elements of the chunks of so many blocks."""
+    """Return the elements of the chunks of a number of blocks."""
     return min(blocks * (axis.longest - axis.kept) + axis.kept, axis.chunks.end)

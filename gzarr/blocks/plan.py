@@ -303,7 +303,7 @@ def _grown(
     target: int,
     fixed: Sequence[int | None],
 ) -> list[int]:
-    """Return lengths for blocks of about so many bytes: as long along one axis as along others, but for fixed ones."""
+    """Return lengths for blocks of about a number of bytes: equal along all axes but the fixed ones."""
     least = [unit if isinstance(unit, int) else unit.longest for unit in units]
     lengths = [unit if n is None else n for unit, n in zip(least, fixed, strict=True)]
 

@@ -161,7 +161,7 @@ def _picture(args: argparse.Namespace, size: int) -> tuple[str, str, Pixels]:
 
 
 def _fitting(pixels: Pixels, columns: int, rows: int) -> Pixels:
-    """Return a picture that has at most so many columns and rows of pixels."""
+    """Return a picture with at most this number of columns and rows of pixels."""
     from ..ome.coloring import smaller
 
     height, width, _ = pixels.shape

@@ -156,7 +156,7 @@ def _side(axis: _ChunkAxis, inner: int | None, name: str | None, longest: int, d
 
 
 def _step(count: int, most: int) -> int:
-    """Return the smallest of 1, 2, 5, 10, 20, 50, … with at most so many steps."""
+    """Return the smallest of 1, 2, 5, 10, 20, 50, … that needs no more than a number of steps."""
     unit = 1
     while True:
         for step in (unit, 2 * unit, 5 * unit):

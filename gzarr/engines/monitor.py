@@ -160,7 +160,7 @@ def current() -> Monitor | None:
 
 @contextlib.contextmanager
 def spent(monitor: Monitor | None, activity: Activity, threads: int = 1) -> Iterator[None]:
-    """Add the time of a block to a monitor, for so many threads that it keeps busy or waiting."""
+    """Add the time of a block to a monitor, for the number of threads that it keeps busy or waiting."""
     if monitor is None:
         yield
         return

@@ -350,7 +350,7 @@ class _Source:
         return self._layout
 
     def is_quick(self, buffer: Any, nbytes: int) -> bool:
-        """Return whether a batch of so many bytes is small, and waits for nothing but a local file."""
+        """Return whether a batch of this number of bytes is small, and waits for nothing but a local file."""
         return nbytes <= _QUICK_NBYTES and type(self.store) is zarr.storage.LocalStore and is_host(buffer)
 
     def _place(self) -> Any:

@@ -48,7 +48,7 @@ _VALUES: Final = 64
 _PARTS: Final = 8
 #: A chunk that was not answered is taken to have this part of its decoded bytes at least.
 _LEAST: Final = 8
-#: After so many answers, more is asked for.
+#: Answers after which more is asked for.
 _WORTH_A_LOOK: Final = 16
 #: Requests that have no answer, for each that may be in progress: with more, nothing is asked for ahead.
 _WAITING: Final = 2
@@ -125,7 +125,7 @@ class ReadAhead:
             return self._steps.popleft()
 
     def begin(self, nbytes: int) -> None:
-        """Ask for all that the next read needs, which has so many bytes of samples."""
+        """Ask for all that the next read needs, given the bytes of its samples."""
         with self._lock:
             self._read += 1
             self._begun += nbytes
@@ -162,7 +162,7 @@ class ReadAhead:
     # -- for others
 
     def free(self, nbytes: int) -> None:
-        """Tell that so many bytes of samples are no longer needed; always called by the same thread."""
+        """Tell that a number of bytes of samples is no longer needed; always called by the same thread."""
         self._freed += nbytes
         self._events.put(None)
 

@@ -155,8 +155,8 @@ class Cells:
     def of_grid(cls, counts: tuple[int, ...], lengths: tuple[int, ...], shift: tuple[int, ...] | None = None) -> Cells:
         """Return all cells of a grid, in groups of some lengths.
 
-        With ``shift``, groups begin so many cells earlier along each axis, and none is shorter than its length (if the
-        grid is not): what is left over at the ends belongs to the neighbours.
+        With ``shift``, groups begin that number of cells earlier along each axis, and none is shorter than its length
+        (if the grid is not): what is left over at the ends belongs to the neighbours.
         """
         if shift is None:
             bounds = tuple(np.append(np.arange(0, n, g), n) for n, g in zip(counts, lengths, strict=True))

@@ -126,7 +126,7 @@ class Explanation:
     planning_bytes: int
 
     def lost_entropy(self, classes: int) -> float:
-        """Return how many bits of entropy a batch of all ranks loses if each group has one of so many classes."""
+        """Return how many bits of entropy a batch of all ranks loses if each group has one class, of this number."""
         return (classes - 1) / (2 * math.log(2) * self.mixing.groups)
 
     def __str__(self) -> str:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     IntArray = npt.NDArray[np.int64]
 
-#: So many uses of chunks are looked at ahead, and so many samples are planned at a time.
+#: Uses of chunks that are looked at ahead, and samples that are planned at a time.
 _AHEAD: Final = 1 << 15
 _AT_ONCE: Final = 1 << 12
 #: Reads that share the buffer with chunks that stay: each of the two in memory takes this part of it.

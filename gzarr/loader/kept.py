@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     IntArray = npt.NDArray[np.int64]
 
-#: Host memory is taken in pieces of about so many bytes.
+#: Bytes of the pieces in which host memory is taken, about.
 _PIECE_BYTES: Final = 8 << 20
 
 

@@ -427,7 +427,7 @@ class Loader:
         Raises
         ------
         ArgumentError
-            If the state is not one of such a loader, or if the arrays, the sampler or the shuffling are others; nothing
+            If the state is not one of such a loader, or if the arrays, the sampler or the shuffling differ; nothing
             has changed then.
         """
         try:

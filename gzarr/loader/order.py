@@ -40,14 +40,14 @@ _DIVIDED: Final = 3
 _EXCHANGED: Final = 4
 _REST: Final = 5
 
-#: Each stream has samples of so many groups in an epoch, or of all: a rank of many meets all that there is.
+#: Groups whose samples each stream has in an epoch, or all: one rank of many still meets all that there is.
 _FAIR_GROUPS: Final = 64
 
 #: How many numbers of blocks are tried at most.
 _TRIALS: Final = 8
 # So many positions at a time: what is computed for them stays in the processor's cache.
 _AT_ONCE: Final = 1 << 14
-# What is known of so many blocks is kept: threads give out one of them while they read the next one.
+# Blocks of which what is known is kept: threads give out one of them while they read the next one.
 _KEPT_BLOCKS: Final = 3
 #: Version of the order that settings give: a part of the fingerprint.
 ORDER_VERSION: Final = 4
@@ -189,7 +189,7 @@ class EpochOrder:
         ends = np.cumsum(sizes)
         # Blocks of about one size: a short one at the end would hardly be mixed.
         total, largest = int(ends[-1]), int(sizes.max())
-        # As few as fit the buffer; so many do for sure, unless a single group does not.
+        # As few as fit the buffer: this number fits for sure, unless a single group does not.
         most = -(-total // max(order.block_bytes - largest, largest))
         least = min(-(-total // max(order.block_bytes, 1)), most)
         for blocks in distinct(np.linspace(least, most, _TRIALS).astype(np.int64)).tolist():

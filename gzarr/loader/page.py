@@ -140,7 +140,7 @@ def _picture(epoch: Epoch, cursor: int) -> str:
     if begin >= end:
         return _note("There are no batches to draw.")
     if not is_quick(epoch):
-        return _note("Which chunk feeds which batch is not drawn: the order of so many groups takes a while.")
+        return _note("Which chunk feeds which batch is not drawn: the order of this many groups takes a while.")
     size, steps = epoch.batch_size, epoch.steps(cursor)
     shown = min(steps, max(_MARKS // size, _FEWEST_BATCHES), _MOST_BATCHES)
     each = min(size, _MARKS // shown)

@@ -200,7 +200,7 @@ class Permutations:
 
 
 def _sides(length: int) -> tuple[np.uint64, np.uint64]:
-    """Return the sides of about the smallest rectangle near a square that has so many places."""
+    """Return the sides of a rectangle, nearly a square and nearly the smallest, with at least this number of places."""
     low = math.isqrt(length - 1) + 1
     return np.uint64(-(-length // low)), np.uint64(low)
 

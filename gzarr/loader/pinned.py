@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     Bytes = npt.NDArray[np.uint8]
 
-# Locking pages takes long, so small arrays share memory: at most so many, and so many bytes.
+# Locking pages takes long, so small arrays share memory: at most this number of arrays, and of bytes.
 _TOGETHER: Final = 16
 _TOGETHER_BYTES: Final = 1 << 20
 

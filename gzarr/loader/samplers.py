@@ -193,7 +193,7 @@ class Patches(Sampler):
         Distance of neighbouring patches along each axis; None for ``shape``.
     jitter
         Whether patches lie anywhere instead of on the grid: in each epoch there are as many, at other places. With
-        shuffled blocks, patches lie within groups of neighbouring chunks, which are others in each epoch.
+        shuffled blocks, patches lie within groups of neighbouring chunks, which differ from epoch to epoch.
     halo
         Elements that a patch has more on each side, along each axis or along all.
     pad

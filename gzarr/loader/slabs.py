@@ -33,10 +33,10 @@ if TYPE_CHECKING:
 
     IntArray = npt.NDArray[np.int64]
 
-# Each box begins at a multiple of so many bytes, and there is room for that for so many boxes.
+# Boxes begin at multiples of this number of bytes, and there is room for the gaps of this number of boxes.
 _ALIGNMENT = 64
 _BOXES = 1024
-#: Samples are told and copies planned for so many samples at a time: a plan takes more memory than small samples do.
+#: Samples whose copies are planned at a time: a plan takes more memory than small samples do.
 PLANNED: Final = 1 << 13
 # Chunks are counted for this many samples at a time.
 _AT_ONCE = 1 << 16
@@ -212,7 +212,7 @@ class Slabs:
         samples
             Which of the samples that were told last.
         outputs
-            The arrays of a batch, for so many samples.
+            The arrays of a batch, for this number of samples.
         memory
             Memory of the arrays.
         """

@@ -43,7 +43,7 @@ class Weighed(Protocol):
         """Whether a sample may come several times."""
 
     def rows(self, size: int) -> IntArray:
-        """Return the rows, of so many, that are samples."""
+        """Return which rows, of a number of them, are samples."""
 
 
 W = TypeVar("W", bound=Weighed)

@@ -485,7 +485,7 @@ class EpochWork:
         return result
 
     def _free(self, nbytes: int) -> None:
-        """Tell that so many bytes are no longer needed."""
+        """Tell that a number of bytes is no longer needed."""
         self.freed.put(nbytes)
         if self.ahead is not None:
             self.ahead.free(nbytes)

@@ -91,7 +91,7 @@ def parse_rows(rows: Any, windows: int, room: int) -> IntArray:
     Raises
     ------
     SelectionError
-        If they are not so many different integers from 0 to ``room`` − 1.
+        If they are not as many different integers from 0 to ``room`` − 1.
     """
     found = np.asarray(rows)
     if found.shape != (windows,) or found.dtype.kind not in "iu":

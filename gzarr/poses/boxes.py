@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     IntArray = npt.NDArray[np.int64]
 
 #: Elements around a box that its coefficients of a cubic spline depend on. The filters that make them look at whole
-#: lines; the weight of an element falls to a quarter with each step from it, and after so many, it is below the
+#: lines; the weight of an element falls to a quarter with each step from it, and after these, it is below the
 #: precision of float64.
 MARGIN: Final = 28
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     IntArray = npt.NDArray[np.int64]
 
-#: A thread more for each so many elements of results.
+#: Elements of results for each thread.
 _WORKER_ELEMENTS: Final = 1 << 15
 #: Turns of each thread, so that rows at the edges, which take longer, are shared evenly.
 _TURNS: Final = 16

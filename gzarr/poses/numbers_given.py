@@ -30,7 +30,7 @@ def spacing_of(spacing: Any, k: int | None = None) -> tuple[float, ...]:
     Raises
     ------
     ArgumentError
-        If they are not so many numbers above 0.
+        If they are not that many numbers above 0.
     """
     found = real_numbers(spacing)
     if found is None or found.ndim != 1 or len(found) != (len(found) if k is None else k) or not (found > 0).all():

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     IntArray = npt.NDArray[np.int64]
 
-#: A thread more for each so many entries or elements.
+#: Entries or elements for each thread.
 _WORKER_ITEMS: Final = 1 << 16
 #: Turns of each thread, so that rows of different lengths are shared evenly.
 _TURNS: Final = 8
@@ -180,7 +180,7 @@ class _Job:
             job[s.CHOSEN_OFFSETS], job[s.CHOSEN] = address(columns.offsets), address(columns.places)
 
     def run(self, name: str, items: int) -> None:
-        """Run a kernel, in as many threads as so many items are worth."""
+        """Run a kernel, in as many threads as this number of items is worth."""
         rows = int(self.slots[s.ROWS])
         if not rows:
             return

@@ -28,7 +28,7 @@ def column_names(group: Group, count: int) -> npt.NDArray[Any]:
     NodeNotFoundError
         If there is no ``var`` beside the matrix.
     ArgumentError
-        If it has no index of so many strings.
+        If it has no index of that many strings.
     """
     var = _var_of(group)
     name = var.metadata.attributes.get("_index")

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 #: How recently the store must have confirmed the version of a value.
 Check: TypeAlias = "Literal['always', 'once'] | float"
 
-# Clocks of machines that share a directory may differ by so many seconds.
+# Most seconds by which the clocks of machines that share a directory may differ.
 _CLOCK_S = 5.0
 
 
@@ -77,7 +77,7 @@ class CachedStore(RequestedValues):
           cache has.
         - ``"once"``: Since this object, or the one that it was copied or unpickled from, was made. Later reads send no
           requests.
-        - a number: In so many seconds: ``3600``, or ``math.inf`` for data that never changes.
+        - a number: After this many seconds: ``3600``, or ``math.inf`` for data that never changes.
 
         With the last two, changes of chunks by others are seen later; so they are only for stores that are read-only.
         Metadata documents are confirmed whenever a node is opened.

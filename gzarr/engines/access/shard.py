@@ -101,7 +101,7 @@ class Shard:
         return entries_of(self.level.order, counts, inner)
 
     def empty_index(self, *shards: int) -> Index:
-        """Return the index of a shard without inner chunks, or of so many, ``(shards, chunks, 2)``."""
+        """Return the index of a shard without inner chunks, or of several shards, ``(shards, chunks, 2)``."""
         return np.full((*shards, self.chunks, 2), EMPTY, np.uint64)
 
     def read_index(self, get: Callable[[ByteRange], Buffer | None], base: int = 0, size: int = WHOLE) -> Index | None:

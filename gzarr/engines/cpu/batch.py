@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     IntArray = npt.NDArray[np.int64]
 
-#: A thread more for each so many bytes: for fewer, starting it would cost more than the copies.
+#: Bytes for each thread: for fewer, starting it would cost more than the copies.
 WORKER_BYTES: Final = 1 << 20
 
 

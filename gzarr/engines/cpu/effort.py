@@ -64,7 +64,7 @@ _GOLDEN_RATIO: Final = (5**0.5 - 1) / 2
 
 
 def is_small(chunks: int, chunk_nbytes: int) -> bool:
-    """Return whether a write of so many chunks is too small for a trial."""
+    """Return whether a write of this number of chunks is too small for a trial."""
     return int(chunks * chunk_nbytes * _TRIAL_SHARE) // _MIN_PIECES < min(chunk_nbytes, _MIN_PIECE_BYTES)
 
 

@@ -88,7 +88,7 @@ def learnt(form: FrameFormat, staged: Staged, frames: Frames) -> Expected | None
 
 
 def wave_chunks(program: DeviceProgram, n: int, frames: float) -> int:
-    """Return how many of ``n`` chunks with so many frames each a wave should have, whatever memory they take."""
+    """Return how many of ``n`` chunks, each with a number of frames, a wave should have, whatever memory they take."""
     return _chunks(n, program.most_nbytes, frames)
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 #: Columns are sized for at least one frame per this many bytes of the largest chunk.
 ENCODED_BYTES_PER_FRAME: Final = 512
-#: Columns are sized for so many times the expected frames.
+#: Columns are sized for this multiple of the expected frames.
 FRAME_ROOM: Final = 1.25
 #: Columns are sized for at least this many frames.
 MIN_FRAME_COLUMNS: Final = 128
