@@ -1,4 +1,4 @@
-"""Resampling in device memory, by the kernels of ``gzarr_kernels.device.resample``."""
+"""Resampling in device memory, by the kernels ``gzarr_kernels.device.resample`` and ``gzarr_kernels.device.cubic``."""
 
 from __future__ import annotations
 
@@ -67,6 +67,7 @@ class OnDevice:
 
     def resample(self, posed: Sequence[Posed], order: int, mode: str) -> None:
         """Make results of one shape and dtype, from boxes of one dtype."""
+        from gzarr_kernels.device import cubic
         from gzarr_kernels.device import resample as k
 
         if not posed or not posed[0].target.size:
@@ -75,17 +76,18 @@ class OnDevice:
         with self._device:
             uploaded = self.uploaded(columns)
             arguments = (sources, targets, self._device.address(uploaded), 0)
-            self._device.launch(k.resample, k.blocks(elements), k.THREADS, self._stream, *arguments)
+            kernel = cubic.resample_cubic if order == 3 else k.resample
+            self._device.launch(kernel, k.blocks(elements), k.THREADS, self._stream, *arguments)
             self._stream.synchronize()
 
     def filter(self, elements: Any, axes: int) -> None:
         """Make elements the coefficients of cubic splines."""
-        from gzarr_kernels.device import resample as k
+        from gzarr_kernels.device import cubic as k
 
         with self._device:
             for n, inner, lines in lines_of(elements, axes):
                 arguments = (self._device.address(elements), n, inner, lines)
-                self._device.launch(k.spline, k.blocks(lines), k.THREADS, self._stream, *arguments)
+                self._device.launch(k.filter_lines, k.blocks(lines), k.THREADS, self._stream, *arguments)
             self._stream.synchronize()
 
     def uploaded(self, values: npt.NDArray[Any]) -> Any:

@@ -281,8 +281,9 @@ def test_a_device_makes_the_bits_of_the_host(device: TestedDevice, dtype: str, b
                 np.testing.assert_array_equal(device.to_numpy(found), wanted)
     if device.watched is not None:
         # Coefficients of splines are filtered along each axis in a copy of the box.
-        assert device.watched.counts["launch resample"] == 2 * 3 * (4 + 2 * 2)
-        assert device.watched.counts["launch spline"] == 2 * 3 * (2 + 3)
+        assert device.watched.counts["launch resample"] == 2 * 3 * (4 + 2)
+        assert device.watched.counts["launch resample_cubic"] == 2 * 3 * 2
+        assert device.watched.counts["launch filter_lines"] == 2 * 3 * (2 + 3)
 
 
 @pytest.mark.parametrize("boundary", MODES)

@@ -1,4 +1,4 @@
-"""Arrays resampled by affine maps on a device: nearest, linear and cubic. Jobs have ``slots/affine.py``.
+"""Arrays resampled by affine maps on a device: nearest and linear. Jobs have ``slots/affine.py``.
 
 Each thread makes one element at a time, by what ``affine.py`` does on the host, in the same order: an element that
 needs no checks by steps along each axis, another one as a sum of weighted neighbours. Products are not fused with sums
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from .. import folding, splines
+from .. import folding
 from ..slots import affine as S
 from .addressing import get, quotient
 from .filters import bits_of_float32, bits_of_float64, extended, float32_of, float64_of
@@ -24,13 +24,15 @@ from .words import load2, load4, load8, store2, store4, store8
 if TYPE_CHECKING:
     from .addressing import Bytes, Column
 
-__all__ = ["THREADS", "blocks", "resample", "spline"]
+__all__ = [
+    "THREADS", "blocks", "coordinate", "is_inside", "located", "place_in_box", "real", "resample", "store_number",
+    "whole",
+]  # fmt: skip
 
 _LARGEST: Final = float(2**62)
 _F4: Final = S.KINDS.index("f4")
 
 _folded = body(folding.folded)
-_weight = body(splines.cubic_weight)
 
 
 def blocks(elements: int) -> int:
@@ -39,19 +41,21 @@ def blocks(elements: int) -> int:
 
 
 @body
-def _real(columns: Column, index: int) -> float:
+def real(columns: Column, index: int) -> float:
+    """Return a float64 of the columns."""
     return float64_of(uint64(get(columns, index)))
 
 
 @body
-def _coordinate(columns: Column, pose: int, d: int, i0: int, i1: int, i2: int) -> float:
+def coordinate(columns: Column, pose: int, d: int, i0: int, i1: int, i2: int) -> float:
+    """Return the coordinate in the array of an element of a result."""
     m = pose + S.MATRIX + 3 * d
-    first = _real(columns, pose + S.OFFSET + d) + _real(columns, m) * float64(i0)
-    return (first + _real(columns, m + 1) * float64(i1)) + _real(columns, m + 2) * float64(i2)
+    first = real(columns, pose + S.OFFSET + d) + real(columns, m) * float64(i0)
+    return (first + real(columns, m + 1) * float64(i1)) + real(columns, m + 2) * float64(i2)
 
 
 @body
-def _whole(c: float) -> int:
+def whole(c: float) -> int:
     """Return the largest integer of at most a float; far away ones are cut, and what is no number, too."""
     c = c if c > -_LARGEST else -_LARGEST
     c = c if c < _LARGEST else _LARGEST
@@ -60,7 +64,7 @@ def _whole(c: float) -> int:
 
 
 @body
-def _place(columns: Column, pose: int, d: int, i: int, mode: int) -> int:
+def place_in_box(columns: Column, pose: int, d: int, i: int, mode: int) -> int:
     """Return the offset in elements of a place along an axis in the box; -1 for the constant."""
     at = _folded(i, get(columns, pose + S.ARRAY + d), mode)
     if at < 0:
@@ -111,7 +115,7 @@ def _number(memory: Bytes, offset: int, kind: int) -> float:
 
 
 @body
-def _store_number(memory: Bytes, offset: int, x: float, kind: int) -> None:
+def store_number(memory: Bytes, offset: int, x: float, kind: int) -> None:
     """Store a number: of integers, rounded, ties away from zero, and cut to their range."""
     width = _width(kind)
     bits = uint64(0)
@@ -139,8 +143,8 @@ def _nearest(columns: Column, job: int, pose: int, i0: int, i1: int, i2: int) ->
     """Return the offset in the box of the nearest element, in elements; -1 for the constant."""
     at = 0
     for d in range(3 - get(columns, job + S.AXES), 3):
-        place = _whole(_coordinate(columns, pose, d, i0, i1, i2) + 0.5)
-        a = _place(columns, pose, d, place, get(columns, job + S.MODE))
+        place = whole(coordinate(columns, pose, d, i0, i1, i2) + 0.5)
+        a = place_in_box(columns, pose, d, place, get(columns, job + S.MODE))
         if a < 0:
             return -1
         at += a * get(columns, pose + S.STRIDES + d)
@@ -161,7 +165,7 @@ def _copy(source: Bytes, target: Bytes, columns: Column, job: int, pose: int, at
 
 
 @body
-def _is_inside(columns: Column, pose: int, d: int, c: float, before: int, after: int) -> bool:
+def is_inside(columns: Column, pose: int, d: int, c: float, before: int, after: int) -> bool:
     """Return whether all neighbours of a place along an axis are inside of the box."""
     r = c - float64(get(columns, pose + S.LOW + d))
     return r >= float64(before) and r < float64(get(columns, pose + S.LENGTH + d) - after)
@@ -207,7 +211,7 @@ def _outer(source: Bytes, columns: Column, job: int, pose: int, c0: float, c1: f
     axes = get(columns, job + S.AXES)
     mode = get(columns, job + S.MODE)
     kind = get(columns, job + S.SOURCE_KIND)
-    j0, j1, j2 = _whole(c0), _whole(c1), _whole(c2)
+    j0, j1, j2 = whole(c0), whole(c1), whole(c2)
     total = 0.0
     for corner in range(8 if axes == 3 else 4):
         k0, k1, k2 = corner >> 2, corner >> 1 & 1, corner & 1
@@ -218,11 +222,11 @@ def _outer(source: Bytes, columns: Column, job: int, pose: int, c0: float, c1: f
         t = t0 * t1 * (c2 - float64(j2) if k2 else 1.0 - (c2 - float64(j2)))
         # What has no weight may be beyond what was read.
         if t != 0.0:
-            a0 = _place(columns, pose, 0, j0 + k0, mode)
-            a1 = _place(columns, pose, 1, j1 + k1, mode)
-            a2 = _place(columns, pose, 2, j2 + k2, mode)
+            a0 = place_in_box(columns, pose, 0, j0 + k0, mode)
+            a1 = place_in_box(columns, pose, 1, j1 + k1, mode)
+            a2 = place_in_box(columns, pose, 2, j2 + k2, mode)
             if a0 < 0 or a1 < 0 or a2 < 0:
-                total += t * _real(columns, get(columns, pose + S.FILL))
+                total += t * real(columns, get(columns, pose + S.FILL))
             else:
                 at = a0 * get(columns, pose + S.STRIDES)
                 at += a1 * get(columns, pose + S.STRIDES + 1) + a2 * get(columns, pose + S.STRIDES + 2)
@@ -232,121 +236,52 @@ def _outer(source: Bytes, columns: Column, job: int, pose: int, c0: float, c1: f
 
 @body
 def _linear(source: Bytes, columns: Column, job: int, pose: int, i0: int, i1: int, i2: int) -> float:
-    c0 = _coordinate(columns, pose, 0, i0, i1, i2)
-    c1 = _coordinate(columns, pose, 1, i0, i1, i2)
-    c2 = _coordinate(columns, pose, 2, i0, i1, i2)
-    inside = _is_inside(columns, pose, 1, c1, 0, 1) and _is_inside(columns, pose, 2, c2, 0, 1)
-    if inside and (get(columns, job + S.AXES) == 2 or _is_inside(columns, pose, 0, c0, 0, 1)):
+    c0 = coordinate(columns, pose, 0, i0, i1, i2)
+    c1 = coordinate(columns, pose, 1, i0, i1, i2)
+    c2 = coordinate(columns, pose, 2, i0, i1, i2)
+    inside = is_inside(columns, pose, 1, c1, 0, 1) and is_inside(columns, pose, 2, c2, 0, 1)
+    if inside and (get(columns, job + S.AXES) == 2 or is_inside(columns, pose, 0, c0, 0, 1)):
         return _inner(source, columns, job, pose, c0, c1, c2)
     return _outer(source, columns, job, pose, c0, c1, c2)
 
 
 @body
-def _coefficient(source: Bytes, offset: int) -> float:
-    return float64_of(load8(source, offset))
-
-
-@body
-def _cubic_inner(source: Bytes, columns: Column, job: int, pose: int, c0: float, c1: float, c2: float) -> float:
-    """Return an element whose neighbours are all inside of the box."""
-    axes = get(columns, job + S.AXES)
-    s1 = 8 * get(columns, pose + S.STRIDES + 1)
-    s2 = 8 * get(columns, pose + S.STRIDES + 2)
-    r1 = c1 - float64(get(columns, pose + S.LOW + 1))
-    r2 = c2 - float64(get(columns, pose + S.LOW + 2))
-    j1, j2 = int64(r1), int64(r2)
-    at = get(columns, pose + S.SOURCE) + (j1 - 1) * s1 + (j2 - 1) * s2
-    t0 = 0.0
-    s0 = 0
-    if axes == 3:
-        r0 = c0 - float64(get(columns, pose + S.LOW))
-        s0 = 8 * get(columns, pose + S.STRIDES)
-        at += (int64(r0) - 1) * s0
-        t0 = r0 - float64(int64(r0))
-    t1, t2 = r1 - float64(j1), r2 - float64(j2)
-    x0, x1, x2, x3 = _weight(t2, 0), _weight(t2, 1), _weight(t2, 2), _weight(t2, 3)
-    total = 0.0
-    for k0 in range(4 if axes == 3 else 1):
-        plane = 0.0
-        for k1 in range(4):
-            b = at + k0 * s0 + k1 * s1
-            row = x0 * _coefficient(source, b) + x1 * _coefficient(source, b + s2)
-            row = row + (x2 * _coefficient(source, b + 2 * s2) + x3 * _coefficient(source, b + 3 * s2))
-            plane = plane + _weight(t1, k1) * row
-        total = total + (plane * _weight(t0, k0) if axes == 3 else plane)
-    return total
-
-
-@body
-def _cubic_outer(source: Bytes, columns: Column, job: int, pose: int, c0: float, c1: float, c2: float) -> float:
-    """Return an element whose neighbours may be beyond the ends."""
-    axes = get(columns, job + S.AXES)
-    mode = get(columns, job + S.MODE)
-    j0, j1, j2 = _whole(c0), _whole(c1), _whole(c2)
-    total = 0.0
-    for k0 in range(4 if axes == 3 else 1):
-        t0 = _weight(c0 - float64(j0), k0) if axes == 3 else 1.0
-        a0 = _place(columns, pose, 0, j0 + k0 - 1 if axes == 3 else 0, mode)
-        for k1 in range(4):
-            t1 = t0 * _weight(c1 - float64(j1), k1)
-            a1 = _place(columns, pose, 1, j1 + k1 - 1, mode)
-            for k2 in range(4):
-                t = t1 * _weight(c2 - float64(j2), k2)
-                a2 = _place(columns, pose, 2, j2 + k2 - 1, mode)
-                # What has no weight may be beyond what was read.
-                if t != 0.0:
-                    if a0 < 0 or a1 < 0 or a2 < 0:
-                        total += t * _real(columns, get(columns, pose + S.FILL))
-                    else:
-                        at = a0 * get(columns, pose + S.STRIDES)
-                        at += a1 * get(columns, pose + S.STRIDES + 1) + a2 * get(columns, pose + S.STRIDES + 2)
-                        total += t * _coefficient(source, get(columns, pose + S.SOURCE) + 8 * at)
-    return total
-
-
-@body
-def _cubic(source: Bytes, columns: Column, job: int, pose: int, i0: int, i1: int, i2: int) -> float:
-    c0 = _coordinate(columns, pose, 0, i0, i1, i2)
-    c1 = _coordinate(columns, pose, 1, i0, i1, i2)
-    c2 = _coordinate(columns, pose, 2, i0, i1, i2)
-    inside = _is_inside(columns, pose, 1, c1, 1, 2) and _is_inside(columns, pose, 2, c2, 1, 2)
-    if inside and (get(columns, job + S.AXES) == 2 or _is_inside(columns, pose, 0, c0, 1, 2)):
-        return _cubic_inner(source, columns, job, pose, c0, c1, c2)
-    return _cubic_outer(source, columns, job, pose, c0, c1, c2)
+def located(columns: Column, job: int, item: int) -> tuple[int, int, int, int, int]:
+    """Return for an element of all results its pose, its offset among the results, and its index."""
+    n0 = get(columns, job + S.SHAPE)
+    n1 = get(columns, job + S.SHAPE + 1)
+    n2 = get(columns, job + S.SHAPE + 2)
+    row = quotient(item, n2)
+    i2 = item - row * n2
+    plane = quotient(row, n1)
+    i1 = row - plane * n1
+    result = quotient(plane, n0)
+    i0 = plane - result * n0
+    pose = get(columns, job + S.POSES) + result * S.POSE_SIZE
+    to = get(columns, pose + S.TARGET) + i0 * get(columns, job + S.TARGET_STRIDES)
+    to += i1 * get(columns, job + S.TARGET_STRIDES + 1) + i2 * get(columns, job + S.TARGET_STRIDES + 2)
+    return pose, to, i0, i1, i2
 
 
 @body
 def _resample(source: Bytes, target: Bytes, columns: Column, job: int, first: int, step: int) -> None:
     """Make every ``step``-th element of all results."""
-    n1 = get(columns, job + S.SHAPE + 1)
-    n2 = get(columns, job + S.SHAPE + 2)
-    n0 = get(columns, job + S.SHAPE)
     kind = get(columns, job + S.TARGET_KIND)
     item = first
-    while item < get(columns, job + S.ROWS) * n2:
-        row = quotient(item, n2)
-        i2 = item - row * n2
-        plane = quotient(row, n1)
-        i1 = row - plane * n1
-        result = quotient(plane, n0)
-        i0 = plane - result * n0
-        pose = get(columns, job + S.POSES) + result * S.POSE_SIZE
-        to = get(columns, pose + S.TARGET) + i0 * get(columns, job + S.TARGET_STRIDES)
-        to += i1 * get(columns, job + S.TARGET_STRIDES + 1) + i2 * get(columns, job + S.TARGET_STRIDES + 2)
+    while item < get(columns, job + S.ROWS) * get(columns, job + S.SHAPE + 2):
+        pose, to, i0, i1, i2 = located(columns, job, item)
         if get(columns, job + S.ORDER) == 1:
-            _store_number(target, to, _linear(source, columns, job, pose, i0, i1, i2), kind)
-        elif get(columns, job + S.ORDER) == 3:
-            _store_number(target, to, _cubic(source, columns, job, pose, i0, i1, i2), kind)
+            store_number(target, to, _linear(source, columns, job, pose, i0, i1, i2), kind)
         else:
             at = _nearest(columns, job, pose, i0, i1, i2)
             if kind < 0:
                 _copy(source, target, columns, job, pose, at, to)
             elif at < 0:
-                _store_number(target, to, _real(columns, get(columns, pose + S.FILL)), kind)
+                store_number(target, to, real(columns, get(columns, pose + S.FILL)), kind)
             else:
                 own = get(columns, job + S.SOURCE_KIND)
                 value = _number(source, get(columns, pose + S.SOURCE) + at * _width(own), own)
-                _store_number(target, to, value, kind)
+                store_number(target, to, value, kind)
         item += step
 
 
@@ -366,43 +301,3 @@ def resample(source: Bytes, target: Bytes, columns: Column, job: int) -> None:
         Index of the job in ``columns``.
     """
     _resample(source, target, columns, job, cuda.grid(1), cuda.gridsize(1))
-
-
-@body
-def _filter(elements: Bytes, n: int, inner: int, lines: int, first: int, step: int) -> None:
-    """Filter every ``step``-th line."""
-    line = first
-    while line < lines:
-        outer = quotient(line, inner)
-        at = 8 * (outer * n * inner + line - outer * inner)
-        x = 6.0 * float64_of(load8(elements, at))
-        store8(elements, at, bits_of_float64(x))
-        for _ in range(1, n):
-            at += 8 * inner
-            x = 6.0 * float64_of(load8(elements, at)) + splines.POLE * x
-            store8(elements, at, bits_of_float64(x))
-        x = x * splines.LAST
-        store8(elements, at, bits_of_float64(x))
-        for _ in range(1, n):
-            at -= 8 * inner
-            x = splines.POLE * (x - float64_of(load8(elements, at)))
-            store8(elements, at, bits_of_float64(x))
-        line += step
-
-
-@kernel
-def spline(elements: Bytes, n: int, inner: int, lines: int) -> None:
-    """Filter lines of elements in place, each by one thread: they become coefficients of cubic splines.
-
-    Launched with ``blocks(lines)`` blocks of ``THREADS``.
-
-    Parameters
-    ----------
-    elements
-        Memory of float64 ``(lines / inner, n, inner)``, which are filtered along the second axis; ``n`` is at least 1.
-    n, inner
-        As above.
-    lines
-        Number of lines.
-    """
-    _filter(elements, n, inner, lines, cuda.grid(1), cuda.gridsize(1))

@@ -107,6 +107,7 @@ c.IndexDataCacheFile.save = save
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("fault", [NO_FOLDER, FULL_DISK], ids=["no folder", "full disk"])
 def test_without_a_cache_a_process_compiles_for_itself_and_says_so_once(fault: str, tmp_path: Path) -> None:
     gzarr.create_array(tmp_path / "a", shape=(100,), dtype="u2", chunks=(10,))[...] = 7

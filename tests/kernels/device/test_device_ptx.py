@@ -27,8 +27,8 @@ KERNELS = Path(__file__).parents[3] / "kernels"
 COMPILE = """
 import json, sys
 from gzarr_kernels.device import (
-    assemble, checksums, compiler, containers, copies, filters, gather, packed_bits, planes, resample, rows, shuffle,
-    sparse,
+    assemble, checksums, compiler, containers, copies, cubic, filters, gather, packed_bits, planes, resample, rows,
+    shuffle, sparse,
 )
 
 kernels = {
@@ -37,7 +37,8 @@ kernels = {
         planes.bit_planes_to_byte_planes, planes.byte_planes_to_plain, shuffle.plain_to_byte_planes,
         shuffle.plain_to_bit_planes, copies.copy_frames, containers.put_numbers, containers.put_checksums,
         filters.accumulate, filters.convert, packed_bits.unpack_bits, checksums.checksums,
-        resample.resample, resample.spline, rows.place_rows, rows.place_planes, sparse.check_rows, sparse.count_chosen,
+        resample.resample, cubic.resample_cubic, cubic.filter_lines, rows.place_rows, rows.place_planes,
+        sparse.check_rows, sparse.count_chosen,
     )
 }
 for word in (1, 2, 4, 8):
@@ -95,7 +96,7 @@ def test_these_are_all_kernels(ptx: dict[str, dict[str, str]]) -> None:
 
 @pytest.mark.timeout(600)
 def test_every_kernel_compiles_for_every_capability(ptx: dict[str, dict[str, str]]) -> None:
-    assert len(ptx) == 37
+    assert len(ptx) == 38
     for name, by_capability in ptx.items():
         assert by_capability.keys() == CAPABILITIES.keys()
         for capability, text in by_capability.items():
@@ -147,7 +148,7 @@ def test_offsets_are_integers_of_64_bits(ptx: dict[str, dict[str, str]]) -> None
 
 
 #: Kernels that compute with floats.
-FLOATS = {"convert", "resample", "scale_rows", "spline"}
+FLOATS = {"convert", "filter_lines", "resample", "resample_cubic", "scale_rows"}
 
 
 @pytest.mark.timeout(600)

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from gzarr_kernels.device import cubic
 from gzarr_kernels.device import resample as k
 from support.guarded_memory import Guarded
 from support.kernel_ir_launch import launch
@@ -70,7 +71,8 @@ def test_boxes_whose_ends_are_guarded(order: int, source: str, final: str, mode:
         used = _guarded(columns.nbytes).view("i8")
         used[:] = columns
         memories = (x.reshape(-1).view("u1") for x in (boxes, results[1]))
-        launch(k.resample, *memories, used, 0, blocks=min(k.blocks(elements), 2), threads=64)
+        kernel = cubic.resample_cubic if order == 3 else k.resample
+        launch(kernel, *memories, used, 0, blocks=min(k.blocks(elements), 2), threads=64)
         np.testing.assert_array_equal(results[1], results[0])
         np.testing.assert_array_equal(used, columns)
 
@@ -83,11 +85,11 @@ def test_filter_of_splines(shape: tuple[int, ...]) -> None:
     found = _guarded(x.nbytes)
     found.view("f8")[:] = x.ravel()
     n = shape[-1]
-    launch(k.spline, found, n, 1, x.size // n, blocks=2, threads=64)
+    launch(cubic.filter_lines, found, n, 1, x.size // n, blocks=2, threads=64)
     np.testing.assert_array_equal(found.view("f8").reshape(shape), wanted)
     if len(shape) > 1 and shape[0] > 1:
         swapped = np.ascontiguousarray(np.moveaxis(x, 0, -1))
         Host().filter(swapped, 1)
         found.view("f8")[:] = x.ravel()
-        launch(k.spline, found, shape[0], x.size // shape[0], x.size // shape[0], blocks=2, threads=64)
+        launch(cubic.filter_lines, found, shape[0], x.size // shape[0], x.size // shape[0], blocks=2, threads=64)
         np.testing.assert_array_equal(found.view("f8").reshape(shape), np.moveaxis(swapped, -1, 0))
