@@ -92,8 +92,7 @@ def _cubic(source: Bytes, columns: Column, job: int, pose: int, i0: int, i1: int
     c0 = coordinate(columns, pose, 0, i0, i1, i2)
     c1 = coordinate(columns, pose, 1, i0, i1, i2)
     c2 = coordinate(columns, pose, 2, i0, i1, i2)
-    inside = is_inside(columns, pose, 1, c1, 1, 2) and is_inside(columns, pose, 2, c2, 1, 2)
-    if inside and (get(columns, job + S.AXES) == 2 or is_inside(columns, pose, 0, c0, 1, 2)):
+    if is_inside(columns, job, pose, c0, c1, c2, 1, 2):
         return _cubic_inner(source, columns, job, pose, c0, c1, c2)
     return _cubic_outer(source, columns, job, pose, c0, c1, c2)
 

@@ -165,10 +165,18 @@ def _copy(source: Bytes, target: Bytes, columns: Column, job: int, pose: int, at
 
 
 @body
-def is_inside(columns: Column, pose: int, d: int, c: float, before: int, after: int) -> bool:
+def _is_inside(columns: Column, pose: int, d: int, c: float, before: int, after: int) -> bool:
     """Return whether all neighbours of a place along an axis are inside of the box."""
     r = c - float64(get(columns, pose + S.LOW + d))
     return r >= float64(before) and r < float64(get(columns, pose + S.LENGTH + d) - after)
+
+
+@body
+def is_inside(columns: Column, job: int, pose: int, c0: float, c1: float, c2: float, before: int, after: int) -> bool:
+    """Return whether all neighbours of a place are inside of the box: ``before`` and ``after`` it along each axis."""
+    if not (_is_inside(columns, pose, 1, c1, before, after) and _is_inside(columns, pose, 2, c2, before, after)):
+        return False
+    return get(columns, job + S.AXES) == 2 or _is_inside(columns, pose, 0, c0, before, after)
 
 
 @body
@@ -239,8 +247,7 @@ def _linear(source: Bytes, columns: Column, job: int, pose: int, i0: int, i1: in
     c0 = coordinate(columns, pose, 0, i0, i1, i2)
     c1 = coordinate(columns, pose, 1, i0, i1, i2)
     c2 = coordinate(columns, pose, 2, i0, i1, i2)
-    inside = is_inside(columns, pose, 1, c1, 0, 1) and is_inside(columns, pose, 2, c2, 0, 1)
-    if inside and (get(columns, job + S.AXES) == 2 or is_inside(columns, pose, 0, c0, 0, 1)):
+    if is_inside(columns, job, pose, c0, c1, c2, 0, 1):
         return _inner(source, columns, job, pose, c0, c1, c2)
     return _outer(source, columns, job, pose, c0, c1, c2)
 
