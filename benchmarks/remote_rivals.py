@@ -148,12 +148,14 @@ class TensorStore:
 
 
 class Gzarr:
-    """gzarr in new memory for each result, like the peers."""
+    """gzarr with libcurl, in new memory for each result, like the peers."""
 
-    distributions = ("gzarr", "obstore")
+    distributions = ("gzarr", "obstore", "pycurl")
+    curl = "1"
 
     def __init__(self, parallel: int | None) -> None:
         os.environ["GZARR_RECYCLE_BYTES"] = "0"
+        os.environ["GZARR_CURL"] = self.curl
         if parallel is not None:
             os.environ["GZARR_IO_THREADS"] = str(parallel)
         import gzarr
@@ -167,6 +169,13 @@ class Gzarr:
     def open_group(self, url: str, names: list[str]) -> int:
         group = self.gzarr.open_group(url)
         return sum(math.prod(group[name].shape) for name in names)
+
+
+class GzarrObstore(Gzarr):
+    """gzarr without pycurl: all requests by obstore."""
+
+    distributions = ("gzarr", "obstore")
+    curl = "0"
 
 
 class Limit:
@@ -220,6 +229,7 @@ class Limit:
 
 RIVALS: dict[str, type[Any]] = {
     "gzarr": Gzarr,
+    "gzarr+obstore": GzarrObstore,
     "tensorstore": TensorStore,
     "zarr+obstore": ZarrPython,
     "zarr+fsspec": ZarrPythonFsspec,
@@ -228,7 +238,7 @@ RIVALS: dict[str, type[Any]] = {
     "limit": Limit,
 }
 #: The project itself, and what is possible, are no peers.
-PEERS = tuple(name for name in RIVALS if name not in ("gzarr", "limit"))
+PEERS = tuple(name for name in RIVALS if not name.startswith("gzarr") and name != "limit")
 
 
 def _run(rival: Any, asked: dict[str, Any]) -> dict[str, Any]:

@@ -170,6 +170,16 @@ def _object(folder: str) -> None:
     assert gzarr.open_array(obstore.store.LocalStore(f"{folder}/a.zarr"))[1, 2] == 8
 
 
+def _curl(folder: str) -> None:
+    import pycurl
+
+    from gzarr.stores import curl_threads
+
+    # libcurl is there, and new enough.
+    assert pycurl.version
+    assert curl_threads.available()
+
+
 def _fsspec(folder: str) -> None:
     import fsspec
 
@@ -261,6 +271,7 @@ USES = {
     "torch": _torch,
     "ome": _ome,
     "object": _object,
+    "curl": _curl,
     "fsspec": _fsspec,
     "ml-dtypes": _ml_dtypes,
     "pcodec": _pcodec,

@@ -81,7 +81,7 @@ def test_everything_names_extras_that_exist() -> None:
 def test_all_has_every_extra_but_those_that_depend_on_the_machine() -> None:
     ((everything,),) = (EXTRAS["all"],)
     named = set(re.fullmatch(r"gzarr\[(.*)\]", everything)[1].split(","))  # type: ignore[index]
-    assert named == set(EXTRAS) - {"all", "cuda12", "cuda13", "torch"}
+    assert named == set(EXTRAS) - {"all", "cuda12", "cuda13", "curl", "torch"}
 
 
 def test_the_base_installation_needs_no_package_of_an_extra() -> None:

@@ -18,7 +18,6 @@ on they begin at a multiple of 64 bytes: JAX copies other memory.
 
 from __future__ import annotations
 
-import contextlib
 import math
 import mmap
 import os
@@ -27,7 +26,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .. import huge_pages
 from ..errors import ArgumentError
+from ..huge_pages import HUGE_PAGE_BYTES, first_page, room
 from .kernels import address
 
 if TYPE_CHECKING:
@@ -42,8 +43,6 @@ ALIGNMENT = 64
 #: With recycling off, smaller results are also allocated by NumPy: glibc makes a new mapping for each larger one.
 MALLOC_BYTES = 32 << 20
 DEFAULT_RECYCLE_BYTES = 512 << 20
-#: A huge page of most machines.
-HUGE_PAGE_BYTES = 2 << 20
 #: Kept memory is reused for results of at least this share of its size.
 _FIT = 0.75
 
@@ -72,7 +71,7 @@ class _Owner:
             "version": 3,
             "shape": (nbytes,),
             "typestr": "|u1",
-            "data": (_first_page(memory), False),
+            "data": (first_page(memory), False),
         }
 
     def __del__(self) -> None:
@@ -181,54 +180,30 @@ def _take_kept(nbytes: int, limit: int) -> mmap.mmap | None:
             memory = _kept.pop()
         except IndexError:
             return None
-        if nbytes <= limit and _FIT * _room(memory) <= nbytes <= _room(memory):
+        if nbytes <= limit and _FIT * room(memory) <= nbytes <= room(memory):
             return memory
         # Freed now, so that it never adds to a read's peak.
         del memory
 
 
 def _map(nbytes: int, *, exact: bool) -> mmap.mmap:
-    """Return new memory for ``nbytes``, in huge pages where the system has them, from :func:`_first_page` on."""
+    """Return new memory for ``nbytes``, in huge pages where the system has them."""
     last = nbytes % HUGE_PAGE_BYTES
     # A short end is cheaper in small pages, and takes no more memory than it needs.
-    nbytes_huge = nbytes - last + (HUGE_PAGE_BYTES if 2 * last >= HUGE_PAGE_BYTES and not exact else 0)
-    try:
-        # The excess only takes address space: it is never touched.
-        memory = mmap.mmap(-1, max(nbytes, nbytes_huge) + HUGE_PAGE_BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    except (OSError, OverflowError) as error:
-        raise MemoryError(str(error)) from error
-    if hasattr(mmap, "MADV_HUGEPAGE"):
-        begin = _first_page(memory) - _address(memory)
-        # Refused by kernels without huge pages; then small ones have to do.
-        with contextlib.suppress(OSError):
-            memory.madvise(mmap.MADV_HUGEPAGE, begin, nbytes_huge)
-    return memory
-
-
-def _room(memory: mmap.mmap) -> int:
-    """Return how many bytes of a mapping are usable for a result."""
-    return len(memory) - HUGE_PAGE_BYTES
-
-
-def _address(memory: mmap.mmap) -> int:
-    return address(np.frombuffer(memory, np.uint8))
-
-
-def _first_page(memory: mmap.mmap) -> int:
-    """Return the address of the first huge page of a mapping."""
-    return -(-_address(memory) // HUGE_PAGE_BYTES) * HUGE_PAGE_BYTES
+    more = HUGE_PAGE_BYTES if 2 * last >= HUGE_PAGE_BYTES and not exact else 0
+    return huge_pages.new(nbytes, nbytes - last + more)
 
 
 def _keep(memory: mmap.mmap) -> None:
     try:
-        if _room(memory) > recycle_bytes():
+        if room(memory) > recycle_bytes():
             return
         memory.madvise(mmap.MADV_FREE)
     # At exit, modules may be partly deleted. Any error here only means that the memory is freed.
     except (ArgumentError, OSError, AttributeError, TypeError):
         return
     _kept.append(memory)
-    while sum(map(_room, tuple(_kept))) > recycle_bytes():
+    while sum(map(room, tuple(_kept))) > recycle_bytes():
         try:
             _kept.popleft()
         except IndexError:

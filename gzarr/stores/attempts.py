@@ -37,7 +37,12 @@ class FailedRequest(Exception):
         self.seconds = seconds
 
 
-def send(request: Callable[[], T], failure_of: Callable[[BaseException], Failure], timeout: float) -> T:
+def send(
+    request: Callable[[], T],
+    failure_of: Callable[[BaseException], Failure],
+    timeout: float,
+    first: FailedRequest | None = None,
+) -> T:
     """Return ``request()``; call it again while that may help and somebody waits for it.
 
     Parameters
@@ -48,30 +53,35 @@ def send(request: Callable[[], T], failure_of: Callable[[BaseException], Failure
         Function that tells what its exception means.
     timeout
         Seconds after which it is not called again.
+    first
+        A first attempt, which has failed; None if there was none.
 
     Raises
     ------
     FailedRequest
         If it fails for good.
     """
-    begin = time.monotonic()
+    begin = time.monotonic() - (0 if first is None else first.seconds)
     attempts, pause = 0, _FIRST_PAUSE_S
     while True:
         attempts += 1
-        sent = time.monotonic()
-        try:
-            return request()
-        except (ShortAnswerError, EOFError) as error:
-            failure = Failure(Kind.TEMPORARY, None, str(error))
-        except (ArgumentError, StoreError, MemoryError):
-            raise
-        # A panic of obstore is a BaseException.
-        except BaseException as error:
-            if isinstance(error, (KeyboardInterrupt, SystemExit)):
+        if first is not None:
+            failure, first = first.failure, None
+        else:
+            sent = time.monotonic()
+            try:
+                return request()
+            except (ShortAnswerError, EOFError) as error:
+                failure = Failure(Kind.TEMPORARY, None, str(error))
+            except (ArgumentError, StoreError, MemoryError):
                 raise
-            failure = failure_of(error)
-        finally:
-            traffic.count(requests=1, seconds=time.monotonic() - sent)
+            # A panic of obstore is a BaseException.
+            except BaseException as error:
+                if isinstance(error, (KeyboardInterrupt, SystemExit)):
+                    raise
+                failure = failure_of(error)
+            finally:
+                traffic.count(requests=1, seconds=time.monotonic() - sent)
         seconds = time.monotonic() - begin
         wait = pause * random.uniform(0.5, 1)
         goes_on = failure.kind is Kind.TEMPORARY and seconds + wait <= timeout

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
 from .capability import Capability
 
@@ -131,12 +131,44 @@ class RequestLimits:
         Largest gap between two ranges of a value that are fetched together in any case.
     most_bytes
         Most bytes of a request for several ranges; a larger value may be fetched in parts, side by side.
+    streams
+        What answers streams of requests, which then should not be sent by ``get_many``; None if nothing does.
     """
 
     calls: int
     each: int = 1
     gap_bytes: int = 16 << 10
     most_bytes: int = 4 << 20
+    streams: Streams | None = None
+
+
+class RequestStream(Protocol):
+    """Requests to a store, one after the other, and what takes their answers.
+
+    Methods are called in threads of the store, several at once; they neither wait nor raise.
+    """
+
+    def next_request(self) -> tuple[Any, Request] | None:
+        """Return the next request with a token, or None if there is none at present."""
+
+    def answered(self, token: Any, answer: Answer) -> None:
+        """Take the answer to a request."""
+
+    def has_ended(self) -> bool:
+        """Return whether there will be no more requests."""
+
+    def is_given_up(self) -> bool:
+        """Return whether nobody waits for answers any more."""
+
+
+class Streams(Protocol):
+    """What keeps many requests in progress in few threads."""
+
+    def answer_each(self, stream: RequestStream) -> bool:
+        """Answer the requests of a stream from now on, in any order; return whether that is possible."""
+
+    def look_again(self) -> None:
+        """Look for requests: a stream that had none has some now."""
 
 
 @runtime_checkable

@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 import os
 import time
+from dataclasses import replace
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -185,7 +186,7 @@ class CachedStore(RequestedValues):
     def request_limits(self) -> RequestLimits:
         """Return how requests should be made: those of the store."""
         if isinstance(self.store, RemoteValues):
-            return self.store.request_limits()
+            return replace(self.store.request_limits(), streams=None)
         return RequestLimits(io_threads.io_thread_count())
 
     def _answer_all(self, requests: Sequence[Request]) -> Iterator[Answer]:

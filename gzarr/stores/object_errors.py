@@ -68,6 +68,20 @@ _ABSENT_CODES: Final = frozenset({"nosuchkey", "blobnotfound", "nosuchobject", "
 #: Answers after which a request is sent again. (409 and 423 say that writers of one key are in each other's
 #: way.)
 _TEMPORARY_STATUSES: Final = frozenset({408, 409, 421, 423, 425, 429, 500, 502, 503, 504, 507, 509, *range(520, 525)})
+_KIND_OF_STATUS: Final = {304: Kind.UNCHANGED, 412: Kind.CONDITION, 416: Kind.RANGE}
+#: What obstore says by the class of an exception, if not by a status.
+_STATUS_OF_CLASS: Final = {
+    "FileNotFoundError": 404,
+    "NotFoundError": 404,
+    "NotModifiedError": 304,
+    "AlreadyExistsError": 412,
+    "PreconditionError": 412,
+    "PermissionDeniedError": 403,
+    "UnauthenticatedError": 401,
+    "PermissionError": 403,
+}
+#: Bytes of an answer in which a code is looked for.
+_MOST_OF_BODY: Final = 16 << 10
 _NO_RANGES: Final = (
     "the server sends whole values only, and parts of values are needed (sharded arrays are read by byte ranges); use "
     "a server that supports range requests, or copy the data to a local directory"
@@ -107,32 +121,14 @@ def failure_of(error: BaseException, url: str, *, listing: bool = False) -> Fail
     code_found = _CODE.search(text) or _JSON_CODE.search(text)
     code = code_found[1] if code_found is not None else ""
     reason = _reason(text, status, (found[2] or "").strip() if found is not None else "", code)
-    if code.lower() in _NO_BUCKET_CODES:
-        return Failure(Kind.NO_BUCKET, status, reason)
     if status is None and any(hint in text for hint in _CREDENTIAL_HINTS):
         return Failure(Kind.CREDENTIALS, None, f"no credentials were found; {_how_to_sign(url)}")
     if status == 405 and "performing MKCOL " in text:
         # Another writer has made the folder meanwhile.
         return Failure(Kind.TEMPORARY, status, reason)
-    # To obstore, "405 Method Not Allowed" is an absent value, too.
-    if (name in ("FileNotFoundError", "NotFoundError") and status in (None, 404)) or status == 404:
-        if code and code.lower() not in _ABSENT_CODES:
-            # Something else is missing, or wrong: never take that for an absent chunk.
-            return Failure(Kind.FINAL, 404, reason)
-        certain = bool(code) or (url.startswith("http") and not listing)
-        return Failure(Kind.ABSENT if certain else Kind.ABSENT_OR_NO_BUCKET, status or 404, reason)
-    if name == "NotModifiedError" or status == 304:
-        return Failure(Kind.UNCHANGED, 304, reason)
-    if name in ("AlreadyExistsError", "PreconditionError") or status == 412:
-        return Failure(Kind.CONDITION, status, reason)
     # An empty value has no ranges; Azurite sends one of no bytes.
-    if status == 416 or '"bytes 0--1/0"' in text:
+    if '"bytes 0--1/0"' in text:
         return Failure(Kind.RANGE, status, reason)
-    if status in (401, 403) or name in ("PermissionDeniedError", "UnauthenticatedError", "PermissionError"):
-        return Failure(Kind.FINAL, status, f"{reason}; {_how_to_sign(url)}")
-    if status in (301, 307) and url.startswith("s3"):
-        hint = "the bucket is in another region: pass storage_options={'region': ...}"
-        return Failure(Kind.FINAL, status, f"{reason}; {hint}")
     if "invalid path" in text and listing:
         hint = (
             "an object's name there is not a key (it has an empty, '.' or '..' part), and obstore lists nothing beside"
@@ -142,11 +138,53 @@ def failure_of(error: BaseException, url: str, *, listing: bool = False) -> Fail
         return Failure(Kind.NO_LISTING, status, reason)
     if "Range request not supported" in text or "non-partial response" in text:
         return Failure(Kind.FINAL, status, _NO_RANGES)
+    named = _STATUS_OF_CLASS.get(name)
+    # To obstore, "405 Method Not Allowed" is an absent value, too.
+    if named is not None and (named != 404 or status is None):
+        status = named
     if status is not None:
-        return Failure(Kind.TEMPORARY if status in _TEMPORARY_STATUSES else Kind.FINAL, status, reason)
+        return _of_status(status, code, reason, url, listing=listing)
     if name in ("GenericError", "OSError", "ConnectionError", "TimeoutError", "JoinError"):
         return Failure(Kind.FINAL if _is_final(text) else Kind.TEMPORARY, None, reason)
     return Failure(Kind.FINAL, None, reason)
+
+
+def failure_of_answer(status: int, phrase: str, body: bytes, url: str) -> Failure:
+    """Return what an answer to a request for one object means that does not bring it.
+
+    Parameters
+    ----------
+    status, phrase
+        HTTP status, and what the server calls it.
+    body
+        The answer.
+    url
+        URL of the store.
+    """
+    text = body[:_MOST_OF_BODY].decode("utf-8", "replace")
+    found = _CODE.search(text) or _JSON_CODE.search(text)
+    code = found[1] if found is not None else ""
+    return _of_status(status, code, _reason("", status, phrase, code), url)
+
+
+def _of_status(status: int, code: str, reason: str, url: str, *, listing: bool = False) -> Failure:
+    if code.lower() in _NO_BUCKET_CODES:
+        return Failure(Kind.NO_BUCKET, status, reason)
+    if status == 404:
+        if code and code.lower() not in _ABSENT_CODES:
+            # Something else is missing, or wrong: never take that for an absent chunk.
+            return Failure(Kind.FINAL, 404, reason)
+        certain = bool(code) or (url.startswith("http") and not listing)
+        return Failure(Kind.ABSENT if certain else Kind.ABSENT_OR_NO_BUCKET, status, reason)
+    if status in (401, 403):
+        return Failure(Kind.FINAL, status, f"{reason}; {_how_to_sign(url)}")
+    if status in (301, 307) and url.startswith("s3"):
+        hint = "the bucket is in another region: pass storage_options={'region': ...}"
+        return Failure(Kind.FINAL, status, f"{reason}; {hint}")
+    kind = _KIND_OF_STATUS.get(status)
+    if kind is None:
+        kind = Kind.TEMPORARY if status in _TEMPORARY_STATUSES else Kind.FINAL
+    return Failure(kind, status, reason)
 
 
 def _is_final(text: str) -> bool:

@@ -30,25 +30,25 @@ MOST_REPLACEMENTS: Final = 16
 class ObjectStore(RemoteStore):
     """Values as objects in a bucket of S3 or Google Cloud Storage, or in a container of Azure."""
 
-    def _get(self, request: Request) -> Answer:
+    def _get(self, request: Request, first: FailedRequest | None = None) -> Answer:
         wanted = request.byte_range
         if wanted.offset >= 0 or self._recipe[0] != "AzureStore":
-            return super()._get(request)
+            return super()._get(request, first)
         # Azure takes no ranges that count from the end, so the size comes first: with a byte, because the answer to a
         # request for none would not tell an absent value from an absent container.
         check_range(wanted)
         for _ in range(MOST_REPLACEMENTS):
             try:
-                first = super()._get(replace(request, byte_range=ByteRange(0, 1)))
+                found = super()._get(replace(request, byte_range=ByteRange(0, 1)))
             except ValueSizeError:
                 raise self._too_short(request.key, 0, wanted) from None
-            if first.value is None:
-                return first
-            assert first.size is not None
-            begin = first.size + wanted.offset
+            if found.value is None:
+                return found
+            assert found.size is not None
+            begin = found.size + wanted.offset
             if begin < 0:
-                raise self._too_short(request.key, first.size, wanted)
-            version = first.version if request.version is None else request.version
+                raise self._too_short(request.key, found.size, wanted)
+            version = found.version if request.version is None else request.version
             try:
                 return super()._get(replace(request, byte_range=ByteRange(begin, -wanted.offset), version=version))
             except ValueReplacedError:

@@ -7,12 +7,13 @@ versions of values are compared, and no request keeps a caller from being interr
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from ..errors import ArgumentError, ReadOnlyError, StoreError, ValueReplacedError, ValueSizeError
-from . import attempts, io_threads, obstore_module, traffic
+from . import attempts, curl_threads, io_threads, obstore_module, traffic
 from .attempts import FailedRequest, ShortAnswerError
 from .base import Answer, ByteRange, Request, RequestLimits
 from .buffers import as_view
@@ -20,6 +21,7 @@ from .byte_ranges import check_range, describe_range
 from .keys import is_key, split_key, split_prefix
 from .locations import location_of
 from .object_errors import Kind, failure_of
+from .plain_gets import Gets, PlainGets
 from .whole_values import RequestedValues, WholeValues
 
 if TYPE_CHECKING:
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer
 
-    from .base import Listing
+    from .base import Listing, RequestStream
 
     T = TypeVar("T")
 
@@ -87,6 +89,7 @@ class RemoteStore(RequestedValues, WholeValues):
         self.timeout = timeout
         self._recipe = (kind, tuple(arguments), dict(keywords or {}))
         self._prefix = f"{prefix}/" if prefix else ""
+        self._plain = PlainGets(*self._recipe)
         # Whether the bucket is known to exist.
         self._seen = False
         self.made: tuple[int, Any] = (-1, None)
@@ -140,8 +143,12 @@ class RemoteStore(RequestedValues, WholeValues):
     def _path(self, key: str) -> str:
         return self._prefix + key
 
-    def _send(self, request: Callable[[Any, Any], T], *, listing: bool = False) -> T:
+    def _send(
+        self, request: Callable[[Any, Any], T], *, listing: bool = False, first: FailedRequest | None = None
+    ) -> T:
         """Return ``request(obstore, store)``; send it again while that may help and the time is not over.
+
+        ``first`` is a first attempt that has failed.
 
         Raises
         ------
@@ -152,6 +159,7 @@ class RemoteStore(RequestedValues, WholeValues):
             lambda: request(obstore_module.module(), self._store()),
             partial(failure_of, url=self.url, listing=listing),
             self.timeout,
+            first,
         )
 
     def _error(self, what: str, key: str | None, failed: FailedRequest) -> StoreError:
@@ -183,8 +191,17 @@ class RemoteStore(RequestedValues, WholeValues):
     # -- reading
 
     def request_limits(self) -> RequestLimits:
-        """Return how requests should be made: one at a time in each I/O thread."""
-        return self._limits or RequestLimits(io_threads.io_thread_count())
+        """Return how requests should be made: streamed, or one at a time in each I/O thread."""
+        limits = self._limits or RequestLimits(io_threads.io_thread_count())
+        return replace(limits, streams=self) if self._plain.possible() else limits
+
+    def answer_each(self, stream: RequestStream) -> bool:
+        """Answer the requests of a stream by plain GET requests, in few threads."""
+        return curl_threads.submit(Gets(self, self._plain, stream, self.request_limits().calls))
+
+    def look_again(self) -> None:
+        """Look for requests of all streams."""
+        curl_threads.wake()
 
     def get_many(self, requests: Sequence[Request]) -> list[Answer]:
         """Answer some requests, one after the other."""
@@ -196,8 +213,8 @@ class RemoteStore(RequestedValues, WholeValues):
                 answers.append(Answer(None, error=error))
         return answers
 
-    def _get(self, request: Request) -> Answer:
-        """Answer one request.
+    def _get(self, request: Request, first: FailedRequest | None = None) -> Answer:
+        """Answer one request, of which a first attempt may have failed.
 
         Raises
         ------
@@ -236,27 +253,31 @@ class RemoteStore(RequestedValues, WholeValues):
             result = module.get(store, path, options=options)
             return self._checked(request, result.meta, result)
 
-        what = "read" if wanted == ByteRange() else f"read {describe_range(wanted)} of"
         try:
-            answer = self._send(send)
+            answer = self._send(send, first=first)
         except FailedRequest as failed:
-            kind = failed.failure.kind
-            # To a request without a condition, it is no answer: a proxy or cache in between is confused.
-            if kind is Kind.UNCHANGED and "if_none_match" in options:
-                self._seen = True
-                return Answer(None, known, unchanged=True)
-            if kind is Kind.RANGE:
-                raise ValueSizeError(
-                    f"{self!r}: {key!r} has too few bytes for the range {describe_range(wanted)}", key=key
-                ) from None
-            absent = self._is_absent("read", key, failed)
-            if request.version is not None and (absent or kind is Kind.CONDITION):
-                raise ValueReplacedError(f"{self!r}: {key!r} was replaced or erased meanwhile", key=key) from None
-            if absent:
-                return Answer(None)
-            raise self._error(what, key, failed) from None
+            return self._answer_of(request, failed)
         self._seen = True
         return answer
+
+    def _answer_of(self, request: Request, failed: FailedRequest) -> Answer:
+        """Return the answer that a failure is, or raise as :meth:`_get`. It may take another request."""
+        key, wanted, kind = request.key, request.byte_range, failed.failure.kind
+        # To a request without a condition, it is no answer: a proxy or cache in between is confused.
+        if kind is Kind.UNCHANGED and isinstance(request.unless_version, str):
+            self._seen = True
+            return Answer(None, request.unless_version, unchanged=True)
+        if kind is Kind.RANGE:
+            raise ValueSizeError(
+                f"{self!r}: {key!r} has too few bytes for the range {describe_range(wanted)}", key=key
+            ) from None
+        absent = self._is_absent("read", key, failed)
+        if request.version is not None and (absent or kind is Kind.CONDITION):
+            raise ValueReplacedError(f"{self!r}: {key!r} was replaced or erased meanwhile", key=key) from None
+        if absent:
+            return Answer(None)
+        what = "read" if wanted == ByteRange() else f"read {describe_range(wanted)} of"
+        raise self._error(what, key, failed) from None
 
     def _checked(self, request: Request, meta: Mapping[str, Any], result: Any) -> Answer:
         """Return the bytes of an answer of obstore, once its size, range and version are as they should be.

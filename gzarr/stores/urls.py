@@ -261,7 +261,7 @@ def _no_retries() -> dict[str, Any]:
 
 def _limits(options: dict[str, Any]) -> RequestLimits | None:
     """Take the options that limit requests out of all options; return None if there are none."""
-    found = {}
+    found: dict[str, Any] = {}
     for name, field in _LIMITS.items():
         if name not in options:
             continue

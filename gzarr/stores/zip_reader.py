@@ -12,6 +12,7 @@ directory: it would double the time of an uncompressed read.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
@@ -442,7 +443,7 @@ class RemoteZipStore(ZipReader):
 
     def request_limits(self) -> RequestLimits:
         """Return how requests should be made: as those to the store of the archive."""
-        return self._remote.request_limits()
+        return replace(self._remote.request_limits(), streams=None)
 
     def get_many(self, requests: Sequence[Request]) -> list[Answer]:
         """Answer some requests: one request for a whole value, one or two for a part."""

@@ -59,7 +59,9 @@ def test_not_modified_without_a_condition(kind: str, cached: bool, proxy: FaultP
             at = gzarr.CachedStore(at, tmp_path / "cache", 1 << 24)
         a = gzarr.open_array(at)
         front.fault_of = lambda number, seen: (
-            "status 304" if seen.path.endswith("c/1") and "if-none-match" not in seen.headers else None
+            "status 304"
+            if seen.path.partition("?")[0].endswith("c/1") and "if-none-match" not in seen.headers
+            else None
         )
         for read in (lambda: a[...], lambda: gzarr.copy(at, {}, progress=False)):
             with pytest.raises(GzarrError, match="HTTP status 304"):

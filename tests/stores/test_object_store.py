@@ -21,6 +21,7 @@ from support.requests_of import requests_of, wait_until_idle
 
 import gzarr
 from gzarr.errors import ArgumentError, ChunkError, GzarrError, StoreError
+from gzarr.stores import curl_threads
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -225,9 +226,14 @@ def test_a_shard_whose_kept_index_says_that_chunks_are_absent(proxy: FaultProxy,
 # -- faults
 
 
+@pytest.mark.parametrize("plain", [True, False], ids=["libcurl", "obstore"])
 @pytest.mark.parametrize("fault", EACH_FAULT)
 @pytest.mark.parametrize("kind", [CHUNKED, SHARDED, SLOW], ids=["chunked", "sharded", "bz2"])
-def test_one_fault(proxy: FaultProxy, url: str, fault: str, kind: dict[str, Any]) -> None:
+def test_one_fault(
+    proxy: FaultProxy, url: str, fault: str, kind: dict[str, Any], plain: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not plain:
+        monkeypatch.setattr(curl_threads, "available", lambda: False)
     data = elements()
     store = gzarr.open_store(url, read_only=False, storage_options=options(proxy, **servers.WATCHFUL))
     array = gzarr.create_array(store, data=data, **kind)
@@ -248,6 +254,8 @@ def test_one_fault(proxy: FaultProxy, url: str, fault: str, kind: dict[str, Any]
 def test_a_read_that_has_failed_sends_no_more_requests(proxy: FaultProxy, store: gzarr.ObjectStore, url: str) -> None:
     gzarr.create_array(store, data=elements(), **CHUNKED)
     array = gzarr.open_array(url, storage_options=options(proxy))
+    # The server is known to take signed URLs.
+    assert array[0, 0] == elements()[0, 0]
     first = len(proxy.seen)
     # One chunk cannot be read. The others are asked for again and again, after pauses of up to 5 s, for a minute.
     proxy.fault_of = lambda number, seen: "status 403" if number == first else "status 503"

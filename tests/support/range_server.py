@@ -9,12 +9,13 @@ import threading
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Iterator
     from pathlib import Path
 
 
 @contextlib.contextmanager
-def range_server(folder: Path, *, versions: bool = True) -> Iterator[str]:
+def range_server(folder: Path, *, versions: bool = True, tls: ssl.SSLContext | None = None) -> Iterator[str]:
     """Serve a directory; yield the URL of its root. Without ``versions``, answers do not show that a file has changed.
 
     Requests for ranges are answered as they should be, a suffix longer than the file with all of it.
@@ -61,10 +62,13 @@ def range_server(folder: Path, *, versions: bool = True) -> Iterator[str]:
 
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
+    if tls is not None:
+        # Handshakes are for the threads of the connections.
+        server.socket = tls.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
     thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
     thread.start()
     try:
-        yield f"http://127.0.0.1:{server.server_address[1]}"
+        yield f"{'http' if tls is None else 'https'}://127.0.0.1:{server.server_address[1]}"
     finally:
         server.shutdown()
         server.server_close()

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import threading
 from dataclasses import replace
-from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
 from ...stores.base import Answer, ByteRange
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from ...stores.base import Request, RequestLimits
 
 
@@ -36,28 +33,24 @@ class Parts:
         self._left = len(self)
         self._joined = bytearray()
         self._lock = threading.Lock()
-        self._admitted: SimpleQueue[None] = SimpleQueue()
 
     def __len__(self) -> int:
         return -(-self.nbytes // self._part_nbytes)
 
-    def admit(self) -> None:
-        """Let all parts be requested: there is room for the value."""
-        for _ in range(len(self)):
-            self._admitted.put(None)
-
-    def fetch(self, part: int, get: Callable[[Sequence[Request]], list[Answer]]) -> Answer | None:
-        """Fetch a part once the value is admitted; return the answer for the whole if it is the last one, or fails.
-
-        Only the first failure is returned.
-        """
-        self._admitted.get()
-        begin = part * self._part_nbytes
-        length = min(self._part_nbytes, self.nbytes - begin)
+    def request(self, part: int) -> Request | None:
+        """Return the request for a part; None if another part has failed."""
+        begin, length = self._range(part)
         with self._lock:
             if not self._left:
                 return None
-        (answer,) = get([replace(self._request, byte_range=ByteRange(self._offset + begin, length), most_nbytes=None)])
+        return replace(self._request, byte_range=ByteRange(self._offset + begin, length), most_nbytes=None)
+
+    def put(self, part: int, answer: Answer) -> Answer | None:
+        """Take the answer to a request; return the answer for the whole if it is the last one, or fails.
+
+        Only the first failure is returned.
+        """
+        begin, length = self._range(part)
         with self._lock:
             if not self._left:
                 return None
@@ -73,6 +66,10 @@ class Parts:
                 return answer
             self._left -= 1
             return None if self._left else replace(answer, value=self._joined)
+
+    def _range(self, part: int) -> tuple[int, int]:
+        begin = part * self._part_nbytes
+        return begin, min(self._part_nbytes, self.nbytes - begin)
 
 
 def part_bytes(nbytes: int, limits: RequestLimits) -> int:

@@ -11,9 +11,8 @@ import contextlib
 import threading
 from dataclasses import replace
 from functools import partial
-from itertools import count
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
@@ -163,10 +162,58 @@ class Requests(Access):
 def answers(store: RemoteValues, requests: Sequence[Request]) -> list[Answer]:
     """Return the answers to some requests, sent side by side."""
     limits = store.request_limits()
+    if limits.streams is not None and len(requests) > 1:
+        listed = _Listed(requests)
+        if limits.streams.answer_each(listed):
+            return listed.wait()
     step = max(1, min(limits.each, -(-len(requests) // limits.calls)))
     groups = [requests[i : i + step] for i in range(0, len(requests), step)]
     found = io_threads.call_all([partial(store.get_many, group) for group in groups])
     return [answer for group in found for answer in group]
+
+
+class _Listed:
+    """Some requests, as a stream.
+
+    Parameters
+    ----------
+    requests
+        The requests.
+    """
+
+    def __init__(self, requests: Sequence[Request]) -> None:
+        self._turn = iter(enumerate(requests))
+        self._answers: list[Answer] = [Answer(None)] * len(requests)
+        # An entry for each answer; the last one ends the wait.
+        self._left = [None] * len(requests)
+        self._done: SimpleQueue[None] = SimpleQueue()
+        self._ended = False
+
+    def next_request(self) -> tuple[int, Request] | None:
+        """Return the next request with its position."""
+        found = next(self._turn, None)
+        self._ended = found is None
+        return found
+
+    def answered(self, token: int, answer: Answer) -> None:
+        """Take the answer to a request."""
+        self._answers[token] = answer
+        self._left.pop()
+        if not self._left:
+            self._done.put(None)
+
+    def has_ended(self) -> bool:
+        """Return whether all requests were taken."""
+        return self._ended
+
+    def is_given_up(self) -> bool:
+        """Return False: the caller waits."""
+        return False
+
+    def wait(self) -> list[Answer]:
+        """Wait for the answers; return them in order."""
+        taken_from(self._done)
+        return self._answers
 
 
 def request_for(sources: Sources, i: int, offset: int, nbytes: int, most_encoded: int) -> Request:
@@ -179,11 +226,21 @@ def request_for(sources: Sources, i: int, offset: int, nbytes: int, most_encoded
     return Request(sources.keys[i], ByteRange(offset, nbytes), version)
 
 
+class _Sent(NamedTuple):
+    """A request in progress: its span, the part of it, the bytes that room was made for, and the request."""
+
+    span: int
+    part: int
+    nbytes: int
+    request: Request
+
+
 class Fetching:
     """The requests of one read, and their answers.
 
-    I/O threads wait for room; the engine's threads wait for answers, and give room back. Only I/O threads take a lock:
-    an interrupt (Ctrl-C), which comes to the main thread, leaves none taken.
+    A store that keeps many requests in progress by itself takes them one by one (:class:`RequestStream`); those to
+    others are sent by I/O threads. These threads make or wait for room; the engine's threads wait for answers, and give
+    room back. Only the former take a lock: an interrupt (Ctrl-C), which comes to the main thread, leaves none taken.
 
     Parameters
     ----------
@@ -225,36 +282,43 @@ class Fetching:
         self._number = number = len(self._turns or self._spans)
         self._each = 1 if self._divided else max(1, min(limits.each, -(-number // 2)))
         self._senders = max(1, min(limits.calls, -(-number // self._each)))
-        self._turn = count()
+        self._streams = limits.streams
         self._hand_over = hand_over
         self._done: SimpleQueue[tuple[int, Answer, int] | None] = SimpleQueue()
         self._released: SimpleQueue[int] = SimpleQueue()
         self._lock = threading.Lock()
-        self._held = 0
-        self._sending = self._senders
-        self._closed = False
+        # Bytes that were asked for and not released, the next turn, and turns without an answer.
+        self._held = self._next = 0
+        self._left = number
+        self._blocked = self._closed = False
 
     def start(self) -> None:
         """Begin to send requests."""
+        if self._streams is not None and self._streams.answer_each(self):
+            return
+        self._streams = None
         for _ in range(self._senders):
-            io_threads.submit(self._send, self._is_closed)
+            io_threads.submit(self._send, self.is_given_up)
 
     def close(self) -> None:
         """Send no more requests, and wake everyone who waits."""
         self._closed = True
-        for _ in range(self._senders):
-            self._released.put(0)
-        for parts in self._divided.values():
-            parts.admit()
-        for _ in range(self._consumers):
-            self._done.put(None)
+        self._end()
 
-    def _is_closed(self) -> bool:
+    def has_ended(self) -> bool:
+        """Return whether there will be no more requests."""
+        return self._closed or self._next >= self._number
+
+    def is_given_up(self) -> bool:
+        """Return whether nobody waits for answers any more."""
         return self._closed
 
     def release(self, nbytes: int) -> None:
         """Make room for further requests."""
         self._released.put(nbytes)
+        if self._blocked and self._streams is not None:
+            self._blocked = False
+            self._streams.look_again()
 
     def take(self) -> tuple[IntArray, list[Any], int] | None:
         """Wait for answers; return rows, their encoded bytes, and the room to give back; None at the end.
@@ -334,49 +398,79 @@ class Fetching:
         answer = answers(self._store, [request_for(sources, index, offset, nbytes, self._request.most_encoded)])[0]
         return self._found(np.array([row]), offset, nbytes, answer)[0]
 
-    # -- in I/O threads
+    # -- in threads of the store, or I/O threads
 
-    def _send(self) -> None:
-        """Send requests one after the other, until there are no more or other reads wait for threads."""
-        while not self._closed and (begin := next(self._turn) * self._each) < self._number:
-            if self._turns:
-                self._send_part(*self._turns[begin])
-            else:
-                self._send_spans(range(begin, min(begin + self._each, self._number)))
-            if io_threads.others_wait():
-                io_threads.submit(self._send, self._is_closed)
+    def next_request(self, *, waits: bool = False) -> tuple[_Sent, Request] | None:
+        """Return the next request; None at the end, or if there is no room for it and the caller does not wait.
+
+        Room for a large value is made before its first part is asked for.
+        """
+        while True:
+            with self._lock:
+                found, full = self._next_with_room()
+            if not full or not waits:
+                return found
+            # Not with the lock: another thread may need it to send what will make room.
+            nbytes = self._released.get()
+            with self._lock:
+                self._held -= nbytes
+
+    def _next_with_room(self) -> tuple[tuple[_Sent, Request] | None, bool]:
+        """Return the next request, or None; and whether that is for want of room."""
+        while not self.has_ended():
+            span, part = self._turns[self._next] if self._turns else (self._next, 0)
+            parts = self._divided.get(span)
+            nbytes = self._expected(span) if parts is None else parts.nbytes
+            if not part and not self._makes_room(nbytes):
+                return None, True
+            self._next += 1
+            request = self._asked(span) if parts is None else parts.request(part)
+            if request is not None:
+                return (_Sent(span, part, nbytes, request), request), False
+            # Another part of the value has failed.
+            self._left -= 1
+            if not self._left:
+                self._end()
+        return None, False
+
+    def answered(self, token: _Sent, answer: Answer) -> None:
+        """Take the answer to a request."""
+        span = token.span
+        parts = self._divided.get(span)
+        found: Answer | None
+        found = answer = _checked(token.request, answer)
+        if parts is not None:
+            found = parts.put(token.part, answer)
+            if found is not None and isinstance(found.error, ValueReplacedError) and self._spans.nbytes[span] == WHOLE:
+                # With one request, it does not matter which of the values it is.
+                io_threads.submit(partial(self._ask_again, token), self.is_given_up)
                 return
+        elif answer.value is not None and self._spans.nbytes[span] == WHOLE:
+            self._largest = max(self._largest, len(memoryview(answer.value)))
+        if found is not None and not self._closed:
+            self._finished(span, found, token.nbytes)
+        self._count()
+
+    def _ask_again(self, token: _Sent) -> None:
+        asked = self._asked(token.span)
+        answer = _checked(asked, self._answers([asked])[0])
+        if not self._closed:
+            self._finished(token.span, answer, token.nbytes)
+        self._count()
+
+    def _count(self) -> None:
+        """Count an answer; after the last one, those who wait learn that there are no more."""
         with self._lock:
-            self._sending -= 1
-            last = not self._sending
+            self._left -= 1
+            last = not self._left
         if last:
-            for _ in range(self._consumers):
-                self._done.put(None)
+            self._end()
 
-    def _send_spans(self, some: range) -> None:
-        sizes = [self._expected(i) for i in some]
-        self._wait_for_room(sum(sizes))
-        if self._closed:
-            return
-        for i, size, answer in zip(some, sizes, self._answers([self._asked(i) for i in some]), strict=True):
-            if answer.value is not None and self._spans.nbytes[i] == WHOLE:
-                self._largest = max(self._largest, len(memoryview(answer.value)))
-            self._finished(i, answer, size)
-
-    def _send_part(self, i: int, part: int) -> None:
-        parts = self._divided.get(i)
-        if parts is None:
-            self._send_spans(range(i, i + 1))
-            return
-        if part == 0:
-            self._wait_for_room(parts.nbytes)
-            parts.admit()
-        answer = parts.fetch(part, self._answers)
-        if answer is not None and isinstance(answer.error, ValueReplacedError) and self._spans.nbytes[i] == WHOLE:
-            # With one request, it does not matter which of the values it is.
-            (answer,) = self._answers([self._asked(i)])
-        if answer is not None and not self._closed:
-            self._finished(i, answer, parts.nbytes)
+    def _end(self) -> None:
+        for _ in range(self._senders):
+            self._released.put(0)
+        for _ in range(self._consumers):
+            self._done.put(None)
 
     def _finished(self, span: int, answer: Answer, asked_nbytes: int) -> None:
         """Hand over the answer for a span."""
@@ -388,6 +482,42 @@ class Fetching:
         # What it takes to find them, and an error, are for the thread that waits: I/O threads send the next requests.
         self._hand_over(rows, partial(self._parts, span, rows, answer), nbytes)
 
+    def _makes_room(self, nbytes: int) -> bool:
+        """Count bytes that will be asked for if there is room; return whether there is."""
+        self._take_released()
+        if self._held and self._held + nbytes > self._budget:
+            # Whoever makes room from now on says so.
+            self._blocked = True
+            self._take_released()
+            if self._held and self._held + nbytes > self._budget:
+                return False
+        self._held += nbytes
+        return True
+
+    def _take_released(self) -> None:
+        with contextlib.suppress(Empty):
+            while True:
+                self._held -= self._released.get_nowait()
+
+    # -- in I/O threads
+
+    def _send(self) -> None:
+        """Send requests one after the other, until there are no more or other reads wait for threads."""
+        while sent := self._next_requests():
+            answers_ = self._answers([request for _, request in sent])
+            for (token, _), answer in zip(sent, answers_, strict=True):
+                self.answered(token, answer)
+            if io_threads.others_wait():
+                io_threads.submit(self._send, self.is_given_up)
+                return
+
+    def _next_requests(self) -> list[tuple[_Sent, Request]]:
+        """Wait for room; return the requests of a call."""
+        found: list[tuple[_Sent, Request]] = []
+        while len(found) < self._each and (asked := self.next_request(waits=not found)) is not None:
+            found.append(asked)
+        return found
+
     def _asked(self, i: int) -> Request:
         """Return the request for a span."""
         columns, most = self._spans, self._request.most_encoded
@@ -396,12 +526,11 @@ class Fetching:
 
     def _answers(self, asked: Sequence[Request]) -> list[Answer]:
         try:
-            found = self._store.get_many(asked)
+            return self._store.get_many(asked)
         # Third-party stores may raise anything.
         except BaseException as error:
             failure = error if isinstance(error, Exception) else ValueSizeError(str(error))
             return [Answer(None, error=failure)] * len(asked)
-        return [_checked(request, answer) for request, answer in zip(asked, found, strict=True)]
 
     def _divide(self, limits: RequestLimits) -> dict[int, Parts]:
         """Return the values to fetch in parts, by span."""
@@ -428,15 +557,6 @@ class Fetching:
             number = int(self._spans.bounds[i + 1] - self._spans.bounds[i])
             return number * min(self._request.chunk.nbytes, self._request.most_encoded)
         return self._largest if nbytes == WHOLE else nbytes
-
-    def _wait_for_room(self, nbytes: int) -> None:
-        with self._lock:
-            with contextlib.suppress(Empty):
-                while True:
-                    self._held -= self._released.get_nowait()
-            while self._held and self._held + nbytes > self._budget and not self._closed:
-                self._held -= self._released.get()
-            self._held += nbytes
 
 
 def _checked(request: Request, answer: Answer) -> Answer:

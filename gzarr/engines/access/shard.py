@@ -230,6 +230,8 @@ class ShardIndexCache:
         """Keep an index; drop old ones until the rest fits the limit."""
         if index.nbytes > self._limit // 4:
             return
+        # A view of an answer would keep all of its memory.
+        index = index if index.base is None else index.copy()
         with _cache_lock.lock:
             self._drop(key)
             self._entries[key] = (version, index)

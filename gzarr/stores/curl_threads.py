@@ -1,0 +1,445 @@
+"""Many GET requests in few threads, by libcurl (pycurl), which takes a third of the processor time of obstore.
+
+A thread keeps many requests in progress: libcurl sends them and receives answers, and this module waits for sockets.
+Sources of requests are asked for the next ones, in turn, whenever there is room; each request's source gets its answer.
+Nothing is sent again here, and an answer of any status is one.
+
+Threads and connections are made at first use, and live as long as the process. A forked child makes its own.
+"""
+
+from __future__ import annotations
+
+import _thread
+import contextlib
+import ctypes
+import os
+import select
+import ssl
+import sys
+import threading
+import time
+from collections import deque
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+
+from .io_threads import io_thread_count
+from .received import Received
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+#: Most threads: one receives one to two GB/s.
+_MOST_THREADS: Final = 4
+#: Size of the buffer of each request, in bytes: what libcurl hands over at a time.
+_BUFFER_BYTES: Final = 256 << 10
+#: The first version of libcurl that bounds an answer whose length was not announced.
+_LEAST_LIBCURL: Final = (8, 4, 0)
+_LENGTH: Final = b"content-length:"
+_NOTHING: Final = memoryview(b"")
+_CURL_READS: Final = 1
+_CURL_WRITES: Final = 2
+_CURL_FAILED: Final = 4
+
+
+class Get(NamedTuple):
+    """A GET request.
+
+    Attributes
+    ----------
+    url
+        Its URL, percent-encoded.
+    headers
+        Lines of its header, at least one, beside those that every request has.
+    nbytes
+        Bytes of the answer; None if they are not known.
+    most_nbytes
+        Most bytes of an answer; 0 for any number.
+    """
+
+    url: str
+    headers: tuple[str, ...]
+    nbytes: int | None
+    most_nbytes: int
+
+
+class Response(NamedTuple):
+    """An answer.
+
+    Attributes
+    ----------
+    status
+        HTTP status.
+    lines
+        Lines of its header; only for the call that takes the answer.
+    body
+        All its bytes.
+    seconds
+        Time from the request to the last byte.
+    """
+
+    status: int
+    lines: Sequence[bytes]
+    body: memoryview
+    seconds: float
+
+
+class Failed(NamedTuple):
+    """No answer, or one that is too long or was cut off.
+
+    Attributes
+    ----------
+    reason
+        What libcurl says of it.
+    seconds
+        As of :class:`Response`.
+    """
+
+    reason: str
+    seconds: float
+
+
+class Options(NamedTuple):
+    """How requests are made; times in seconds.
+
+    Attributes
+    ----------
+    connect_s
+        Most for a connection.
+    stall_s
+        Most without a byte.
+    timeout_s
+        Most for a request.
+    agent
+        Name of the program, for the server.
+    """
+
+    connect_s: float
+    stall_s: float
+    timeout_s: float
+    agent: str
+
+
+class Source(Protocol):
+    """Where requests come from. Methods are called in threads of this module; they neither wait nor raise."""
+
+    options: Options
+
+    def take(self, most: int) -> Sequence[tuple[Any, Get]]:
+        """Return at most a number of requests, each with a token; none if there are none at present."""
+
+    def done(self, token: Any, response: Response | Failed) -> None:
+        """Take the answer to a request."""
+
+    def has_ended(self) -> bool:
+        """Return whether there will be no more requests."""
+
+
+@cache
+def _pycurl() -> Any:
+    """Return the module ``pycurl``; None if it is missing, too old, or not wanted (``GZARR_CURL=0``)."""
+    if os.environ.get("GZARR_CURL") == "0" or not hasattr(select, "poll"):
+        return None
+    try:
+        import pycurl
+    except ImportError:
+        return None
+    version = tuple(int(part) for part in pycurl.version_info()[1].split("-")[0].split("."))
+    return pycurl if version >= _LEAST_LIBCURL and "https" in pycurl.version_info()[8] else None
+
+
+def available() -> bool:
+    """Return whether there is a libcurl that can be used."""
+    return _pycurl() is not None
+
+
+def submit(source: Source) -> bool:
+    """Send the requests of a source from now on; return whether that is possible."""
+    loops = _started()
+    for loop in loops:
+        loop.add(source)
+    return bool(loops)
+
+
+def wake() -> None:
+    """Look for requests: a source that had none may have some now."""
+    for loop in _loops:
+        loop.wake()
+
+
+class _Transfer:
+    """A handle of libcurl, and the request that it sends.
+
+    Parameters
+    ----------
+    curl
+        The module ``pycurl``.
+    memory
+        Memory of the thread.
+    """
+
+    def __init__(self, curl: Any, memory: Received) -> None:
+        self._curl, self._memory = curl, memory
+        self.source: Source | None = None
+        self.token: Any = None
+        self._lines: list[bytes] = []
+        self._view, self._end = _NOTHING, 0
+        self._nbytes: int | None = None
+        # What the handle was told last.
+        self._options: Options | None = None
+        self._headers: tuple[str, ...] | None = None
+        self._most_nbytes = 0
+        self.handle = handle = curl.Curl()
+        handle.transfer = self
+        handle.setopt(curl.NOSIGNAL, 1)
+        handle.setopt(curl.HTTP_VERSION, curl.CURL_HTTP_VERSION_1_1)
+        handle.setopt(curl.BUFFERSIZE, _BUFFER_BYTES)
+        handle.setopt(curl.PATH_AS_IS, 1)
+        # Proxies are of the environment, which callers look at.
+        handle.setopt(curl.PROXY, "")
+        paths = ssl.get_default_verify_paths()
+        if paths.cafile:
+            handle.setopt(curl.CAINFO, paths.cafile)
+        if paths.capath:
+            handle.setopt(curl.CAPATH, paths.capath)
+        handle.setopt(curl.WRITEFUNCTION, self._write)
+        handle.setopt(curl.HEADERFUNCTION, self._lines.append)
+
+    def set(self, source: Source, token: Any, get: Get) -> None:
+        """Make the handle ready for a request."""
+        curl, handle = self._curl, self.handle
+        self.source, self.token, self._nbytes = source, token, get.nbytes
+        self._view, self._end = _NOTHING, 0
+        self._lines.clear()
+        if self._options != source.options:
+            self._options = options = source.options
+            handle.setopt(curl.USERAGENT, options.agent)
+            handle.setopt(curl.CONNECTTIMEOUT_MS, max(int(options.connect_s * 1000), 1))
+            handle.setopt(curl.TIMEOUT_MS, max(int(options.timeout_s * 1000), 1))
+            handle.setopt(curl.LOW_SPEED_LIMIT, 1)
+            handle.setopt(curl.LOW_SPEED_TIME, max(int(options.stall_s), 1))
+        if self._headers != get.headers:
+            self._headers = get.headers
+            # An empty list would leave the last one.
+            handle.setopt(curl.HTTPHEADER, list(get.headers))
+        if self._most_nbytes != get.most_nbytes:
+            self._most_nbytes = get.most_nbytes
+            handle.setopt(curl.MAXFILESIZE_LARGE, get.most_nbytes)
+        handle.setopt(curl.URL, get.url)
+
+    def take(self, wrong: str) -> tuple[Source, Any, Response | Failed]:
+        """Return the source of the request that has ended, its token and its answer.
+
+        Parameters
+        ----------
+        wrong
+            Why there is none; empty if there is one.
+        """
+        curl, handle, source, token = self._curl, self.handle, self.source, self.token
+        assert source is not None
+        seconds = handle.getinfo(curl.TOTAL_TIME)
+        body = self._view[: self._end]
+        self.source = self.token = None
+        self._view = _NOTHING
+        # To libcurl, an answer may end in its header.
+        if wrong or not self._lines or self._lines[-1] not in (b"\r\n", b"\n"):
+            # What libcurl says may have the URL in it, which may be a secret.
+            return source, token, Failed(wrong.partition("http")[0] or "the answer was cut off", seconds)
+        return source, token, Response(handle.getinfo(curl.RESPONSE_CODE), self._lines, body, seconds)
+
+    def _write(self, part: bytes) -> int:
+        """Take the next bytes; return how many were taken."""
+        begin, end = self._end, self._end + len(part)
+        try:
+            if end > len(self._view):
+                self._make_room(end)
+            self._view[begin:end] = part
+        except (MemoryError, ValueError):
+            return 0
+        self._end = end
+        return len(part)
+
+    def _make_room(self, nbytes: int) -> None:
+        if self._end:
+            announced = 2 * nbytes
+        elif self._nbytes is not None:
+            announced = self._nbytes
+        else:
+            announced = next((int(line[15:]) for line in self._lines if line[:15].lower() == _LENGTH), 0)
+        # A length that was announced is bounded by libcurl; without one, there is no telling.
+        view = self._memory.take(max(nbytes, announced))
+        view[: self._end] = self._view[: self._end]
+        self._view = view
+
+
+class _Loop:
+    """One thread, its connections, and the sources of its requests.
+
+    Parameters
+    ----------
+    curl
+        The module ``pycurl``.
+    most
+        Most requests in progress.
+    """
+
+    def __init__(self, curl: Any, most: int) -> None:
+        self._curl = curl
+        self._most = most
+        self._woken, self._waking = os.pipe()
+        os.set_blocking(self._woken, False)
+        os.set_blocking(self._waking, False)
+        self._memory = Received()
+        self._multi = self._made()
+        # Threads append to it and wake this one.
+        self._sources: deque[Source] = deque()
+        self._free = [_Transfer(curl, self._memory) for _ in range(most)]
+        self._in_progress: set[_Transfer] = set()
+
+    def add(self, source: Source) -> None:
+        """Add a source."""
+        self._sources.append(source)
+        self.wake()
+
+    def wake(self) -> None:
+        """End the thread's wait."""
+        # A full pipe wakes it as well.
+        with contextlib.suppress(BlockingIOError):
+            os.write(self._waking, b"\0")
+
+    def run(self) -> None:
+        """Serve the sources until the process ends."""
+        while True:
+            try:
+                self._fill()
+                self._wait()
+                self._finish()
+            # libcurl has no memory, for example.
+            except Exception:
+                self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        """Give up all requests in progress, with their connections."""
+        given_up = [(transfer.source, transfer.token) for transfer in self._in_progress]
+        self._in_progress.clear()
+        # Their handles go with it.
+        self._multi = self._made()
+        self._free = [_Transfer(self._curl, self._memory) for _ in range(self._most)]
+        for source, token in given_up:
+            if source is not None:
+                source.done(token, Failed("libcurl failed", 0.0))
+
+    def _made(self) -> Any:
+        curl = self._curl
+        multi = curl.CurlMulti()
+        multi.setopt(curl.M_MAXCONNECTS, self._most)
+        multi.setopt(curl.M_SOCKETFUNCTION, self._socket)
+        multi.setopt(curl.M_TIMERFUNCTION, self._timer)
+        self._due: float | None = None
+        self._poll = select.poll()
+        self._poll.register(self._woken, select.POLLIN)
+        return multi
+
+    def _fill(self) -> None:
+        """Take requests of all sources in turn, as far as there is room."""
+        for _ in range(len(self._sources)):
+            if not self._free:
+                return
+            source = self._sources.popleft()
+            for token, get in source.take(len(self._free)):
+                self._send(source, token, get)
+            if not source.has_ended():
+                self._sources.append(source)
+
+    def _send(self, source: Source, token: Any, get: Get) -> None:
+        transfer = self._free.pop()
+        try:
+            transfer.set(source, token, get)
+            self._multi.add_handle(transfer.handle)
+        except Exception:
+            self._free.append(_Transfer(self._curl, self._memory))
+            source.done(token, Failed("libcurl refuses the request", 0.0))
+        else:
+            self._in_progress.add(transfer)
+
+    def _wait(self) -> None:
+        """Wait for sockets, and let libcurl do what there is to do."""
+        wait_ms = None if self._due is None else max(0, (self._due - time.monotonic()) * 1000)
+        for fd, events in self._poll.poll(wait_ms):
+            if fd == self._woken:
+                with contextlib.suppress(BlockingIOError):
+                    os.read(fd, 4096)
+                continue
+            done = _CURL_READS if events & (select.POLLIN | select.POLLHUP) else 0
+            done |= _CURL_WRITES if events & select.POLLOUT else 0
+            done |= _CURL_FAILED if events & (select.POLLERR | select.POLLNVAL) else 0
+            self._multi.socket_action(fd, done)
+        if self._due is not None and time.monotonic() >= self._due:
+            self._due = None
+            self._multi.socket_action(self._curl.SOCKET_TIMEOUT, 0)
+
+    def _finish(self) -> None:
+        """Hand over the answers that are complete."""
+        more = 1
+        while more:
+            more, right, wrong = self._multi.info_read()
+            for handle in right:
+                self._answer(handle.transfer, "")
+            for handle, _, reason in wrong:
+                self._answer(handle.transfer, reason or "the connection failed")
+
+    def _answer(self, transfer: _Transfer, wrong: str) -> None:
+        self._in_progress.discard(transfer)
+        self._multi.remove_handle(transfer.handle)
+        source, token, response = transfer.take(wrong)
+        # Before the handle may be used again, as the header is its own.
+        source.done(token, response)
+        self._free.append(transfer)
+
+    # -- called by libcurl
+
+    def _socket(self, what: int, fd: int, multi: Any, data: Any) -> None:
+        if what == self._curl.POLL_REMOVE:
+            with contextlib.suppress(KeyError):
+                self._poll.unregister(fd)
+            return
+        events = select.POLLIN if what & _CURL_READS else 0
+        events |= select.POLLOUT if what & _CURL_WRITES else 0
+        self._poll.register(fd, events)
+
+    def _timer(self, wait_ms: int) -> None:
+        self._due = None if wait_ms < 0 else time.monotonic() + wait_ms / 1000
+
+
+_loops: list[_Loop] = []
+_lock = threading.Lock()
+
+
+def _started() -> list[_Loop]:
+    """Return the loops, started at the first call; none if that is impossible."""
+    curl = _pycurl()
+    if _loops or curl is None:
+        return _loops
+    with _lock:
+        if not _loops:
+            threads = max(1, min(_MOST_THREADS, (os.cpu_count() or 1) // 2))
+            most = -(-io_thread_count() // threads)
+            try:
+                for _ in range(threads):
+                    loop = _Loop(curl, most)
+                    _thread.start_new_thread(loop.run, ())
+                    _loops.append(loop)
+            # No thread, no file descriptors, or no memory: what there is has to do.
+            except (RuntimeError, OSError, MemoryError):
+                pass
+    return _loops
+
+
+def _forget() -> None:
+    global _loops, _lock
+    # What a parent has made is never freed in a child: that would end the parent's connections.
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(_loops))
+    _loops, _lock = [], threading.Lock()
+
+
+if hasattr(os, "register_at_fork") and sys.platform != "win32":
+    os.register_at_fork(after_in_child=_forget)
