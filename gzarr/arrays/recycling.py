@@ -5,8 +5,8 @@ array over it is gone, wherever that is, and the next array of its size has it. 
 no more memory is held than was needed at one time.
 
 Nor is each array of a few hundred kilobytes a mapping of its own in small pages, of which each costs a fault: several
-of one size share one in huge pages. A consumer that keeps a few of them keeps all of it, but usually those of one size
-are all kept or all dropped.
+of one size share one in huge pages. A consumer that keeps a few of them keeps all of it, but usually results of one
+size are all kept or all dropped.
 """
 
 from __future__ import annotations

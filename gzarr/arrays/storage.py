@@ -140,7 +140,7 @@ class Stored:
 
 
 def storage_rows(array: Array, *, full: bool) -> list[tuple[str, str]]:
-    """Return table rows about the size of the chunks in the store; parameters are those of :meth:`Stored.of`."""
+    """Return table rows about the size of the chunks in the store; parameters as for :meth:`Stored.of`."""
     found = Stored.of(array, full=full)
     if found.unknown is not None:
         return [("Stored", f"unknown: {found.unknown}")]

@@ -70,7 +70,7 @@ class ArrayView(ExportedArray):
         self._reader = ViewReader(reader, view, self._metadata, self._store, self._path, self._device)
 
     def _kept(self, items: Sequence[Any]) -> tuple[Any, ...]:
-        """Return those of items, one for each axis of the array, that are for axes that the view has."""
+        """Return the items for axes that the view has, of items for all axes of the array."""
         return tuple(item for item, extent in zip(items, self._extents, strict=True) if extent.kept)
 
     def _codecs_of(self, codecs: Sequence[Codec]) -> tuple[Codec, ...]:
@@ -224,7 +224,7 @@ class ArrayView(ExportedArray):
         return tuple(0 if gone else n for n in self._kept(left))
 
     def _layout(self) -> dict[str, Any]:
-        """Return chunks and shards of a new array like this one: those of the array, along the axes of the view."""
+        """Return chunks and shards of a new array like this one: the array's, along the axes of the view."""
         if not self._base.metadata.chunk_grid.is_regular:
             return {"chunks": "auto", "shards": None}
         # No longer than the view, unless shards would not be multiples of them.

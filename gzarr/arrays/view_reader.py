@@ -38,7 +38,7 @@ class ViewReader(Reader):
     view
         The chunks of the view.
     metadata, store, path, device
-        As for :class:`Reader`; the metadata are those of the view.
+        As for :class:`Reader`; the metadata describe the view.
     """
 
     __slots__ = ("_of", "_view")

@@ -34,7 +34,7 @@ def items(value: Any) -> list[Any]:
 
 
 def has_items(value: Any) -> bool:
-    """Return whether a value has items; those of a text do not count."""
+    """Return whether a value has items; the letters of a text do not count."""
     return hasattr(value, "__iter__") and not isinstance(value, str)
 
 

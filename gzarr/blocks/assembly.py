@@ -50,7 +50,7 @@ class WindowSource(NamedTuple):
 
 
 def kept_assemblies() -> Callable[[tuple[WindowLayout, ...], np.dtype[Any]], Assembly]:
-    """Return a function that returns the assembly of windows, and keeps those of the last ones that have few pieces."""
+    """Return a function that returns the assembly of windows, and keeps the last ones that have few pieces."""
     kept = functools.lru_cache(_KEEP)(Assembly)
 
     def assembly(layouts: tuple[WindowLayout, ...], dtype: np.dtype[Any]) -> Assembly:

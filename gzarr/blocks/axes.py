@@ -58,7 +58,7 @@ class AxisScale:
 
 @dataclass(frozen=True, eq=False)
 class WindowLayout:
-    """How a window is put together along one axis; those of one input that are alike are one object, as a rule.
+    """How a window is put together along one axis; windows of one input that are alike are one object, as a rule.
 
     Attributes
     ----------
@@ -254,6 +254,6 @@ class InputAxis:
 
     @property
     def _some_blocks(self) -> Sequence[int]:
-        """Blocks that stand for all: those of axes with many are alike."""
+        """Blocks that stand for all: along axes with many, they are alike."""
         assert self.blocks is not None
         return range(min(self.blocks.count_within(self.blocks.size), 64))

@@ -1,4 +1,4 @@
-"""Results that overlap those of neighbouring blocks, blended by weights that fall towards the ends of each.
+"""Results that overlap their neighbours', blended by weights that fall towards the ends of each.
 
 A network sees little of what lies around the ends of its input, so what it gives there is worse, and blocks show. With
 a halo that its results have as well, each element gets several results, and their weighted mean is taken. The weights
@@ -104,7 +104,7 @@ class BlendedAxis:
 
 
 class _Claim(NamedTuple):
-    """The results that a block needs, and those of them that are to be computed for it, with what that needs."""
+    """The results that a block needs, and which of them are to be computed for it, with what that needs."""
 
     pieces: list[SharedPiece]
     new: list[tuple[SharedPiece, Any]]
@@ -134,7 +134,7 @@ class Blending:
         self._kept = SharedPieces(axes, order, most)
         self._outputs = [[BlendedAxis(blocks, k) for k in range(len(blocks.blocks))] for blocks in grid.outputs]
         self._shares = [[functools.lru_cache(_KEEP)(axis.shares) for axis in axes] for axes in self._outputs]
-        # Weights in the memory of results; those of most blocks are alike.
+        # Weights in the memory of results; most blocks have the same.
         self._weights: dict[bytes, Any] = {}
 
     def claim(self, index: Index) -> _Claim:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Cut(NamedTuple):
-    """Neighbouring elements of a window along one axis, taken from those of another array, its source.
+    """Neighbouring elements of a window along one axis, taken from neighbours in another array, its source.
 
     Attributes
     ----------

@@ -74,7 +74,7 @@ class PlannedCall:
         function
             Function of blocks, as for :func:`map_blocks`.
         reads, writes
-            Whether it is given blocks of the inputs, and returns those of the outputs.
+            Whether it is given blocks of the inputs, and returns blocks of the outputs.
         reduces
             Whether it returns a value, after these.
         blends
@@ -212,7 +212,7 @@ def plan_call(
 def _geometries(
     common: tuple[int, ...], surroundings: Surroundings, outputs: Sequence[Output], scale: Any, drop: Any, new: Any
 ) -> list[BlockGeometry]:
-    """Return the geometry of each output, or one without outputs; those of the call's arguments are one object."""
+    """Return the geometry of each output, or one without outputs; all from the call's arguments are one object."""
     of_call = None
     found = []
     for output in outputs or [Output()]:

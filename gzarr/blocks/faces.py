@@ -146,7 +146,7 @@ class _Stored:
 
 
 def touching(own: BlockFaces, theirs: BlockFaces, direction: Index, connectivity: int) -> npt.NDArray[np.int64]:
-    """Return the components of a block that touch those of its neighbour, ``(n, 2)``, counted from 0.
+    """Return the components of a block that touch components of its neighbour, ``(n, 2)``, counted from 0.
 
     Parameters
     ----------

@@ -120,7 +120,7 @@ def join(
         count = -(-n // (length + 2 * halo))
         if n - 2 * halo * count <= (count - 1) * length:
             raise ArgumentError(
-                f"labels of shape {opened.shape} are no blocks of {lengths} with an overlap of {tuple(halos)}: the "
+                f"labels of shape {opened.shape} are not blocks of {lengths} with an overlap of {tuple(halos)}: the "
                 "last ones would be empty"
             )
         shape.append(n - 2 * halo * count)
@@ -153,7 +153,7 @@ def _lengths(labels: Any, block: Any, halos: Sequence[int]) -> tuple[int, ...]:
         found = [n - 2 * halo for n, halo in zip(labels.chunks, halos, strict=True)]
         if min(found) < 1:
             raise ArgumentError(
-                f"chunks of {labels.chunks} are no blocks with an overlap of {tuple(halos)}; pass block="
+                f"chunks of {labels.chunks} are not blocks with an overlap of {tuple(halos)}; pass block="
             )
     else:
         what = "lengths of at least 1, without the overlap"
@@ -224,7 +224,7 @@ class FoundLabels:
 
 @dataclass(frozen=True, eq=False)
 class Overlap:
-    """Compares the labels of a block with those of its neighbours.
+    """Compares a block's labels with its neighbours'.
 
     Attributes
     ----------

@@ -59,7 +59,7 @@ def map_blocks(
     *arrays
         Inputs, at least one: arrays of gzarr and views of them; paths and URLs of arrays, arrays of zarr-python and OME
         images (of which level 0 is taken), which are opened; arrays of NumPy, and of xarray with loaded elements, which
-        are copied. Their shapes are broadcast as NumPy does; axes are those of the common shape.
+        are copied. Their shapes are broadcast as NumPy does; axes count in the common shape.
     out
         Output, or list of outputs: arrays opened for writing; NumPy arrays (CuPy arrays on a device); or stores as for
         :func:`gzarr.create_array`, where an array like the first input is created, once the first block is computed.

@@ -217,7 +217,7 @@ class _Measuring:
 
 
 class _Merging:
-    """Merges the tables of blocks, in their order, those of like sizes first: each row is merged few times.
+    """Merges the tables of blocks, in their order, tables of like sizes first: each row is merged few times.
 
     Parameters
     ----------

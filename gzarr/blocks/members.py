@@ -23,7 +23,7 @@ NOWHERE: Final = int(np.iinfo(np.int64).max)
 
 
 def places_in(shape: Sequence[int], box: Sequence[slice], elements: IntArray) -> IntArray:
-    """Return places in C order of all elements of an array, for those of a box of it.
+    """Return places among all elements of an array in C order, for the places in a box of it.
 
     Parameters
     ----------

@@ -91,7 +91,7 @@ def _amplification(axes: Sequence[InputAxis], order: BlockOrder, room: int) -> f
     sweep = _sweep(axes)
     if sweep == _NONE:
         return 1.0
-    # Along each axis: elements of a block's chunks, those that the next one needs as well, and those of a strip.
+    # Along each axis: elements of a block's chunks, how many the next one needs as well, and elements of a strip.
     longest = [axis.longest for axis in axes]
     kept = [axis.kept for axis in axes]
     strips = [

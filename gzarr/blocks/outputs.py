@@ -66,9 +66,9 @@ class Output:
     target
         Array opened for writing, array in memory, or store, as for ``out``; None for a new array in memory.
     scale, drop_axis, new_axis, dtype
-        As for :func:`gzarr.map_blocks`, for this output; None for those of the call.
+        As for :func:`gzarr.map_blocks`, for this output; None for the call's.
     chunks, shards
-        As for :func:`gzarr.create_array`, for an array that is created in a store. Without either, those of the first
+        As for :func:`gzarr.create_array`, for an array that is created in a store. Without either, as for the first
         input; with one of them, the other is that function's default.
     codecs
         As for :func:`gzarr.create_array`, for an array that is created in a store.

@@ -29,7 +29,7 @@ _LOOK: Final = 0.1
 
 
 class SharedPiece:
-    """What several blocks need: a chunk of an input, or the results of a block that overlap those of others.
+    """What several blocks need: a chunk of an input, or the results of a block that overlap other results.
 
     Attributes
     ----------
@@ -102,7 +102,7 @@ class SharedPieces:
         self._left: dict[Index, int] = {}
 
     def claim(self, index: Index, needed: Iterable[Index]) -> tuple[list[SharedPiece], list[SharedPiece]]:
-        """Return the pieces that a block needs, and those of them that are to be made for it.
+        """Return the pieces that a block needs, and which of them are to be made for it.
 
         Parameters
         ----------

@@ -83,7 +83,7 @@ def run(
 
 @contextmanager
 def noted(task: object) -> Iterator[None]:
-    """Have errors name what was worked on, as those of :func:`run` do."""
+    """Have errors name what was worked on, as :func:`run` does."""
     try:
         yield
     except BaseException as error:

@@ -159,7 +159,7 @@ def _joined(argv: Sequence[str]) -> list[str]:
 
 
 def _parsed(argv: Sequence[str] | None) -> argparse.Namespace:
-    """Parse arguments; what is wrong with those of a command is said with its usage."""
+    """Parse arguments; an error in a command's arguments is said with its usage."""
     parser = make_parser()
     args, unknown = parser.parse_known_args(_joined(sys.argv[1:] if argv is None else argv))
     if unknown:
@@ -174,7 +174,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     Parameters
     ----------
     argv
-        Arguments without the program name; None for those of the process.
+        Arguments without the program name; None for the process's own.
 
     Raises
     ------

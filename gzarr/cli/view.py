@@ -107,7 +107,7 @@ def run(args: argparse.Namespace) -> int:
 
     shows = args.out is None and not args.json
     if shows and args.graphics == "auto" and not sys.stdout.isatty():
-        raise ArgumentError("the output is no terminal: pass --out FILE.png, or --graphics blocks for characters")
+        raise ArgumentError("the output is not a terminal: pass --out FILE.png, or --graphics blocks for characters")
     graphics = _graphics(args.graphics) if shows else None
     columns, lines = shutil.get_terminal_size()
     size = args.size or (_FILE_SIZE if not shows else _TERMINAL_SIZE)

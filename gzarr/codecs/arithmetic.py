@@ -63,7 +63,7 @@ def line_of(encoded: np.dtype[Any], decoded: np.dtype[Any], scale: Any, offset: 
     if results.dtype not in (np.dtype("f4"), np.dtype("f8")) or not np.isfinite(numbers).all() or not numbers[0]:
         return None
     if decoded.kind != "f":
-        # Rounding is monotonic, so all results lie between those of the ends.
+        # Rounding is monotonic, so all results lie between the results at the ends.
         limits = np.iinfo(decoded)
         if encoded.kind == "f" or not np.isfinite(results).all():
             return None
@@ -101,7 +101,7 @@ def compiled_filter(
 ) -> tuple[Operation, ...] | None:
     """Return the native steps, at most one, that undo a filter of numcodecs; None if only numcodecs does.
 
-    Parameters are those of :func:`filter_types`.
+    Parameters as for :func:`filter_types`.
     """
     if name == "bitround":
         return ()

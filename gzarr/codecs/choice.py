@@ -99,7 +99,7 @@ def choose(
     )
     if len(given) > 1 or any(codec.kind != "array_to_bytes" for codec in given):
         raise ArgumentError(f"serializer= is one array→bytes codec such as 'bytes', not {quote(serializer)}")
-    # In version 2, filters work on bytes, except for those of objects.
+    # In version 2, filters work on bytes, unless elements are objects.
     makers = [codec for codec in before if codec.kind == "array_to_bytes"]
     if len(makers) + len(given) > 1:
         raise ArgumentError("a chain has one array→bytes codec; filters= and serializer= name several")

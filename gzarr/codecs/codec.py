@@ -89,7 +89,7 @@ class Operation:
     - gdeflate: none (one nvCOMP frame; devices only)
     - blosc: none (everything is in the container's header)
     - shuffle: ``(elementsize,)`` (numcodecs' byte shuffle filter)
-    - line, delta: those of ``gzarr_kernels.slots.arithmetic``
+    - line, delta: as in ``gzarr_kernels.slots.arithmetic``
     - crc32c, fletcher32: none (checksum in the last 4 bytes)
     """
 

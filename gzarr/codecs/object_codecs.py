@@ -79,7 +79,7 @@ def decode_pickle(data: bytes, count: int, configuration: Mapping[str, Any]) -> 
     return pickle.loads(data)
 
 
-#: Decoders that replace those of numcodecs.
+#: Decoders that replace numcodecs' own.
 DECODERS: Final[dict[str, Callable[[bytes, int, Mapping[str, Any]], Any]]] = {
     "json2": decode_json2,
     "msgpack2": decode_msgpack2,
@@ -99,7 +99,7 @@ def as_chunk(decoded: Any, chunk: ArrayRepresentation) -> Any:
     count = math.prod(chunk.shape)
     if array.size != count:
         raise ValueError(f"decoded to {array.size} elements, expected {count}")
-    # Arrays of another shape are reshaped in the order of their items; those of the chunk's shape are kept.
+    # Arrays of another shape are reshaped in the order of their items; arrays of the chunk's shape are kept.
     array = array if array.shape == chunk.shape else array.reshape(-1, order="A")
     if array.dtype != chunk.dtype:
         if chunk.dtype.hasobject or not (array.dtype.hasobject or native(array.dtype) == chunk.dtype):

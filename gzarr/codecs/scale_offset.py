@@ -145,7 +145,7 @@ class ScaleOffsetCodec(Codec):
 
 
 def _wide(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return integers as 64-bit integers, so that those of less than 8 bits need no special case."""
+    """Return integers as 64-bit integers, so that fewer than 8 bits need no special case."""
     return values.astype(np.uint64 if kind_of(values.dtype) == "u" else np.int64)
 
 

@@ -1,4 +1,4 @@
-"""Properties of NumPy dtypes, including those of ml_dtypes, for codecs and engines."""
+"""Properties of NumPy dtypes, including ml_dtypes', for codecs and engines."""
 
 from __future__ import annotations
 

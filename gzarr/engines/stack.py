@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Stack(Sequence[Any]):
-    """A sequence of views: those of the first array, then those of the second, and so on.
+    """A sequence of views: of the first array, then of the second, and so on.
 
     Parameters
     ----------

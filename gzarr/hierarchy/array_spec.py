@@ -102,7 +102,7 @@ def new_metadata(
 ) -> ArrayMetadata:
     """Return the metadata of a new array, as read back from its documents.
 
-    Parameters that are not listed are those of :func:`gzarr.create_array`.
+    The other parameters are as for :func:`gzarr.create_array`.
 
     Parameters
     ----------

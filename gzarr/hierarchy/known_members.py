@@ -13,7 +13,7 @@ from ..stores.at_hand import has_few_names, is_at_hand
 #: Most nodes that are shown, and most groups within each other.
 MOST_MEMBERS: Final = 100
 _DEEPEST: Final = 4
-#: Names beside them that may be those of documents.
+#: Other names that documents may have.
 _DOCUMENTS: Final = 5
 
 

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 
 def new_array(store: Store, path: str, zarr_format: ZarrFormat, **options: Unpack[NewArrayOptions]) -> Array:
-    """Create an array in a writable store and write its data; parameters are those of ``create_array``."""
+    """Create an array in a writable store and write its data; parameters as for ``create_array``."""
     return NewArray(store, path, zarr_format, **options).create()
 
 
@@ -65,7 +65,7 @@ class NewArrayOptions(TypedDict):
 class NewArray:
     """An array that is to be created in a writable store; its arguments are checked, and nothing is written.
 
-    Parameters are those of ``create_array``; ``arguments`` are those that describe an array.
+    Parameters as for ``create_array``; ``arguments`` are the ones that describe an array.
 
     Attributes
     ----------

@@ -160,9 +160,9 @@ class GzarrBackendEntrypoint(BackendEntrypoint):  # type: ignore[misc]
         )
 
     def open_datatree(self, filename_or_obj: StoreLike, **options: Any) -> xr.DataTree:
-        """Open all groups at and below ``group`` as a tree; the options are those of :meth:`open_groups_as_dict`.
+        """Open all groups at and below ``group`` as a tree; options as for :meth:`open_groups_as_dict`.
 
-        The dimensions and the coordinates of a group are those of its parents too, and must agree with them.
+        A group has its parents' dimensions and coordinates, too, and must agree with them.
         """
         import xarray as xr
 
@@ -192,7 +192,7 @@ class GzarrBackendEntrypoint(BackendEntrypoint):  # type: ignore[misc]
         use_zarr_fill_value_as_mask: bool | None = None,
         device: str = "cpu",
     ) -> dict[str, xr.Dataset]:
-        """Open all groups at and below ``group``; the options that are not below are those of :meth:`open_dataset`.
+        """Open all groups at and below ``group``; options that are not below are as for :meth:`open_dataset`.
 
         Parameters
         ----------

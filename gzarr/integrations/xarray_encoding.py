@@ -82,7 +82,7 @@ def dimensions(array: gzarr.Array) -> tuple[str | None, ...]:
 
 
 def attributes(array: gzarr.Array, *, masked: bool) -> dict[str, Any]:
-    """Return the attributes of an array as those of a variable.
+    """Return an array's attributes as a variable has them.
 
     Parameters
     ----------

@@ -75,7 +75,7 @@ class GzarrStore(AbstractDataStore):  # type: ignore[misc]
         use_zarr_fill_value_as_mask: bool | None = None,
         device: str = "cpu",
     ) -> Self:
-        """Open a group; parameters and errors are those of :meth:`GzarrBackendEntrypoint.open_dataset`."""
+        """Open a group; parameters and errors as for :meth:`GzarrBackendEntrypoint.open_dataset`."""
         if isinstance(store, cls):
             return store
         if mode != "r":
@@ -189,7 +189,7 @@ class GzarrStore(AbstractDataStore):  # type: ignore[misc]
         return xr.Variable(names, indexing.LazilyIndexedArray(stored), attributes, encoding, fastpath=True)
 
     def get_variables(self) -> dict[str | None, xr.Variable]:
-        """Return the arrays of the group as variables; errors are those of :meth:`variable`."""
+        """Return the arrays of the group as variables; errors as for :meth:`variable`."""
         found = {}
         for name, array in self.arrays():
             if isinstance(array, gzarr.MetadataError):

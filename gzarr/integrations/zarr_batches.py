@@ -42,7 +42,7 @@ class KeysOfBatch:
     separator
         Text between coordinates: ``"/"`` or ``"."``.
     prefix
-        Whether keys begin with ``c``, as those of the encoding ``default`` do.
+        Whether keys begin with ``c``, as in the encoding ``default``.
     """
 
     ndim: int
@@ -161,7 +161,7 @@ def _tails(paths: Sequence[str], head: str, keys: KeysOfBatch) -> list[list[str]
     """Return the chunks' coordinates as text."""
     tails = [path[len(head) :].split(keys.separator) for path in paths] if keys.ndim else [[] for _ in paths]
     if not all(path.startswith(head) for path in paths) or any(len(tail) != keys.ndim for tail in tails):
-        raise NotOursError("the chunks are not those of one array")
+        raise NotOursError("the chunks belong to several arrays")
     if len(set(paths)) != len(paths):
         raise NotOursError("a chunk comes twice")
     return tails

@@ -1,7 +1,7 @@
 """Asking remote stores ahead: requests stay in progress from one read of an epoch to the next.
 
 The order of an epoch is known, and so are the chunks that each read will fetch. When a read begins, all its chunks are
-asked for, those of all arrays side by side. Until then, as many chunks of later reads are as keep the requests in
+asked for, of all arrays side by side. Until then, as many chunks of later reads are as keep the requests in
 progress that the store allows, and as there is room for: the room of samples that are not read yet. So no more memory
 is held than without.
 
@@ -63,7 +63,7 @@ def are_remote(epoch: Epoch) -> bool:
 
 
 def _is_asked(source: Source) -> bool:
-    """Return whether chunks of an array may be asked for: not those of a dense view, which are none of the store."""
+    """Return whether chunks of an array may be asked for: a dense view has none in the store."""
     return isinstance(source.array.store, RemoteValues) and not isinstance(source.array, DenseView)
 
 

@@ -36,7 +36,7 @@ class Dataset:
     forked processes.
 
     Random places (``jitter``) and poses are drawn anew each time that a sample is asked for, also in the worker
-    processes of a ``DataLoader``, whose seeds are PyTorch's. After :meth:`set_epoch`, they are those of that epoch.
+    processes of a ``DataLoader``, whose seeds are PyTorch's. After :meth:`set_epoch`, they belong to that epoch.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ class Dataset:
         return self.__dict__ | {"_asked": None}
 
     def set_epoch(self, epoch: int) -> None:
-        """Have random places be those of an epoch from now on; workers that run already do not see that.
+        """Draw random places for an epoch from now on; workers that run already do not see that.
 
         Parameters
         ----------

@@ -18,7 +18,7 @@ Like: TypeAlias = Literal["numpy", "cupy", "scipy", "torch", "jax"]
 
 
 def converter(like: Like | None, device: str) -> Callable[[Any], Any] | None:
-    """Return the function that turns arrays of a device into those of a library, or None if they are its own.
+    """Return the function that turns arrays of a device into arrays of a library, or None if they are its own.
 
     Raises
     ------

@@ -27,7 +27,7 @@ def cells_of_mask(where: Any, size: Sequence[int], stride: Sequence[int], counts
     where
         Mask of the grid's shape, or of that of the array, or of one that is smaller by whole factors: of NumPy; an
         array of gzarr, of booleans or of labels, which is read in slabs; or an image of labels, of which level 0 is
-        taken. Axes of length 1 before those of the grid are left out.
+        taken. Axes of length 1 before the axes of the grid are left out.
     size
         Elements of the array along each axis of the grid.
     stride, counts

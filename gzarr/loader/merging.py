@@ -67,7 +67,7 @@ class Merge:
     """Predictions for patches that overlap, put together as one array in bounded memory.
 
     Each element becomes the weighted mean of all predictions for it: those far from the edges of their patch count
-    more. Patches are those of a sampler, and may come in any order. A part of the array is written, whole and once, as
+    more. Patches come from a sampler, in any order. A part of the array is written, whole and once, as
     soon as the last patch has come that touches it. Memory is needed for parts that wait for further patches only: if
     patches come in their own order (a loader's ``shuffle=False``), about two rows of patches along the first axis.
 
@@ -88,7 +88,7 @@ class Merge:
         sum if patches overlap by half; ``"gaussian"`` has a standard deviation of an eighth of the patch's length;
         ``"flat"`` is the same for all elements. Or positive numbers of the patch's shape, without its halo.
     axes
-        Axes of ``out`` that the patch's shape is along; None for those of the sampler (the last ones, if it has none).
+        Axes of ``out`` that the patch's shape is along; None for the sampler's axes (the last ones, if it has none).
     partial
         Whether patches may lack at the end. Elements then have the mean of what has come.
     budget_bytes
@@ -345,7 +345,7 @@ class Merge:
         if self._dtype is not None:
             return
         self._dtype = _sum_type(self._out.dtype, dtype)
-        # Axes of the window in the order of those of ``out``.
+        # Axes of the window in the order of ``out``.
         order = np.argsort(self._axes)
         window = self._window.transpose(order).reshape(self._layout(self._shape, 1))
         self._weights = place.copied(window.astype(self._dtype))

@@ -283,7 +283,7 @@ class _Block:
         self._teams, self._each = teams, streams // teams
         self._steps, self._rest = divmod(n, streams)
         self._exchange = mix(*key, _EXCHANGED)
-        # The columns of each team: with those of one group next to each other, and in order.
+        # The columns of each team: columns of one group next to each other, and in order.
         self._circle = first.reshape(teams, self._each)
         places = np.sort(self._circle, axis=1)
         self._team_of, self._nth_of = np.empty(streams, np.int64), np.empty(streams, np.int64)

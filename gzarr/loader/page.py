@@ -200,7 +200,7 @@ def _chunks(epoch: Epoch, numbers: IntArray) -> tuple[IntArray, list[int]]:
 
 def _chunks_of(volume: Volume, origins: IntArray) -> IntArray:
     source = volume.sources[0]
-    # Of several windows, those of the first one.
+    # Of several windows, the first one's.
     starts = source.inside(origins)[:: source.part.windows]
     result = np.zeros(len(origins), np.int64)
     for d, axis in enumerate(source.grid.axes):

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class RowSlabs:
-    """The samples of a block that has rows of sparse matrices; its methods are those of :class:`Slabs`.
+    """The samples of a block that has rows of sparse matrices; it has the methods of :class:`Slabs`.
 
     Parameters
     ----------

@@ -48,7 +48,7 @@ class Sampler(abc.ABC):
     static
         Arrays that each batch has as they are, by name; None for none.
     spacing
-        Distances that the elements of samples have, in the units of images; None for those of the arrays.
+        Distances that the elements of samples have, in the units of images; None for the arrays' own.
     """
 
     static: Mapping[str, Any] | None = None

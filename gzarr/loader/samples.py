@@ -296,7 +296,7 @@ class Samples:
         return np.minimum(low, size - window), np.minimum(high + further, size - window)
 
     def _is_even(self, cells: Cells) -> bool:
-        """Whether places are those of cells, not of groups.
+        """Whether places belong to cells, not to groups.
 
         Patches that stay within their group lie less often across the edges of groups. It reads fewer chunks, which is
         no use where windows around poses lead across these edges anyway.

@@ -21,7 +21,7 @@ Flip: TypeAlias = "str | int | Sequence[str | int]"
 
 
 def stacked(parts: Sequence[Part], stack: Stack | None) -> list[Part]:
-    """Return parts of which some are stacked: those of one result have its names, in their order.
+    """Return parts of which some are stacked: the parts of one result have its names, in their order.
 
     Raises
     ------

@@ -61,7 +61,7 @@ class Volume:
 
 @dataclass(frozen=True, eq=False)
 class VolumesCells:
-    """The cells of an epoch: those of the first volume, then those of the second, and so on.
+    """The cells of an epoch: of the first volume, then of the second, and so on.
 
     Attributes
     ----------
@@ -105,7 +105,7 @@ class VolumesCells:
                 yield volume, groups[low:high] - begin
 
     def labels(self, numbers: IntArray) -> IntArray:
-        """Return what users call each sample: its number in its volume after those of the volumes before."""
+        """Return what users call each sample: its number in its volume, counted on from the volumes before."""
         result = np.empty_like(numbers)
         for volume, places, own in self.parts(numbers):
             result[places] = self.first_label[volume] + self.each[volume].labels(own)

@@ -363,7 +363,7 @@ class EpochWork:
     def run_reader(self) -> None:
         """Read all blocks, each as soon as there is room; the loop of the first thread."""
         # Bytes that were read and are still needed: of slabs that are not gathered, or of samples that are not given
-        # out; without those of batches that wait for the next block.
+        # out; without batches that wait for the next block.
         held = 0
         try:
             for begin, end in itertools.pairwise(self.bounds):

@@ -118,7 +118,7 @@ class Conventions:
         return self._ome.axes.get(path)
 
     def names(self, path: str, metadata: ArrayMetadata) -> tuple[str | None, ...] | None:
-        """Return the names of the dimensions of an array whose group came before: its own, or those of its image."""
+        """Return the names of the dimensions of an array whose group came before: its own, or its image's."""
         own = metadata.dimension_names
         if own is not None and any(name is not None for name in own):
             return own
@@ -427,7 +427,7 @@ def with_extras(made: ArrayMetadata, metadata: ArrayMetadata) -> ArrayMetadata:
 
 
 def differences(source: NodeMetadata, copied: NodeMetadata) -> list[str]:
-    """Return what the documents of a copy say otherwise than those of the source, beside storage, in lines of text."""
+    """Return where a copy's documents differ from the source's, apart from storage, in lines of text."""
     found = []
     if isinstance(source, ArrayMetadata) and isinstance(copied, ArrayMetadata):
         one, other = source.fill_value, copied.fill_value

@@ -165,7 +165,7 @@ class Format(ABC):
         ]
 
     def keys_of(self, path: str, node_type: Literal["array", "group"]) -> list[str]:
-        """Return those of :meth:`keys` that a node of this type can have."""
+        """Return the :meth:`keys` that a node of this type can have."""
         return self.keys(path)
 
     def node_keys(self, path: str) -> list[str]:

@@ -29,7 +29,7 @@ DEFAULT_FORMAT: Final[ZarrFormat] = 3
 
 # Documents that make a node of any format, for the message that there is none.
 _ANY_DOCUMENT: Final = "zarr.json, .zarray, .zgroup or meta, no attributes.json of N5, nor a document of a 2022 draft"
-# Names of the documents of a node in any format; those of a draft lie elsewhere.
+# Names of a node's documents in any format. A draft keeps its documents elsewhere.
 _NAMES: Final = sorted({name for format in FORMATS.values() for name in format.document_names})
 
 

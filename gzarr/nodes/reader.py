@@ -74,7 +74,7 @@ class NodeReader:
         """Return the node at ``path``, or None if there is none.
 
         Costs one call of the store for a node of version 2 or 3 with a document, and one more for an implicit group.
-        In a remote store, documents of version 3 are looked for first, then those of version 2, and then those of N5.
+        In a remote store, documents are looked for by version: 3 first, then 2, then N5.
 
         Parameters
         ----------

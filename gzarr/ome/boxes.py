@@ -62,7 +62,7 @@ def spans_of_box(box: Mapping[str, tuple[float, float]], names: Sequence[str], m
     used = linear[:, bounded].any(1)
     if (linear[used].sum(1) > 1).any() or (linear[:, bounded].sum(0) > 1).any():
         raise UnsupportedError(
-            "the box is rotated or sheared against the image's axes, so it is no box of elements; "
+            "the box is rotated or sheared against the image's axes, so it is not a box of elements; "
             "gzarr.read_affine(image, …, system=…) resamples it"
         )
     spans: list[Span | None] = []

@@ -120,7 +120,7 @@ def painted(labels: Any, colors: Mapping[int, tuple[int, int, int, int]]) -> Any
     labels
         Integers or booleans, ``(y, x)``.
     colors
-        Red, green, blue and alpha, over black, of some labels. Others have those of :func:`palette`, and 0 is black.
+        Red, green, blue and alpha, over black, of some labels. Others are coloured by :func:`palette`, and 0 is black.
 
     Returns
     -------

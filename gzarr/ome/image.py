@@ -53,7 +53,7 @@ class Image(ImageReads, ImagePictures):
     def to_xarray(self, level: int = 0) -> Any:
         """Return a ``level``, given by its index, as an ``xarray.DataArray``, which is read when it is indexed.
 
-        Its coordinates are those of the elements in the units of the axes, and the labels of the channels if all have
+        Its coordinates say where elements lie, in the units of the axes, and the labels of the channels if all have
         one that differs from the others.
 
         Raises

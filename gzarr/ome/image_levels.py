@@ -247,7 +247,7 @@ class ImageLevels:
         return [d for d, (a, b) in enumerate(zip(*scales, strict=True)) if math.isclose(a, b, rel_tol=1e-9)]
 
     def _frames(self, index: int) -> dict[int, int]:
-        """Return the number of frames along each axis of time along which a level does not have those of level 0."""
+        """Return the number of frames along each axis of time along which a level has other frames than level 0."""
         if index == 0 or not any(axis.type == "time" for axis in self.axis_details):
             return {}
         self.level(index)

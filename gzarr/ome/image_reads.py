@@ -95,7 +95,7 @@ class ImageReads(ImageSystems):
         ----------
         level
             Index of the level, or ``"auto"`` for the one that suits ``resolution`` or ``pixels``; see
-            :meth:`choose_level`. Selections then count elements of the first level, and mean those of the chosen one
+            :meth:`choose_level`. Selections then count elements of the first level, and mean elements of the chosen one
             that cover them.
         resolution, pixels
             For ``level="auto"``: wanted distance of elements in micrometres, or largest number of elements.

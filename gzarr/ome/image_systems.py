@@ -139,6 +139,6 @@ class ImageSystems(ImageLevels):
         if matrix is None:
             raise UnsupportedError(
                 f"{place(self._group)}: the transformation from {system!r:.100} to {own!r:.100} is not affine, so a "
-                "box in the one is no box in the other; image.coordinate_map(…) maps points"
+                "box in one is not a box in the other; image.coordinate_map(…) maps points"
             )
         return matrix

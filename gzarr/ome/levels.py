@@ -160,7 +160,7 @@ def at_level(selection: Any, length: int, level_length: int, factor: float) -> A
 
 
 def of_frames(selection: Any, count: int) -> Any:
-    """Return a selection of a level's frames that counts those of level 0, of which there are ``count``.
+    """Return a selection of a level's frames that counts the ``count`` frames of level 0.
 
     Raises
     ------

@@ -58,7 +58,7 @@ def mosaic(tiles: Mapping[Place, Pixels], rows: int, columns: int, tile: int) ->
 
 
 class MosaicWindows:
-    """Windows of channels that all pictures of a mosaic share, so that they can be compared: those of the first."""
+    """Windows of channels that all pictures of a mosaic share, so that they can be compared: the first one's."""
 
     def __init__(self) -> None:
         self._found: dict[Any, tuple[float, float]] = {}

@@ -30,7 +30,7 @@ NEW_PLATE: Final = "gzarr:new-plate"
 
 
 def parsed(attributes: Mapping[str, Any], zarr_format: ZarrFormat) -> OmeMetadata:
-    """Return the OME metadata in the attributes of a group, also those of a plate that has no wells yet."""
+    """Return the OME metadata in the attributes of a group, also of a plate that has no wells yet."""
     metadata = parse(attributes, zarr_format=zarr_format)
     waiting = attributes.get(NEW_PLATE)
     if not metadata.is_empty or not isinstance(waiting, dict):

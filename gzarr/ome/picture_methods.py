@@ -80,7 +80,7 @@ class ImagePictures:
         Parameters
         ----------
         size
-            Pixels of the longer side; smaller images stay as they are. A pixel is the mean of those of
+            Pixels of the longer side; smaller images stay as they are. A pixel is the mean of the elements of
             :meth:`render` that it covers, or of labels the one in the middle.
         c, z, level, file, **selection
             As for :meth:`render`.

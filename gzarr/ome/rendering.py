@@ -5,9 +5,9 @@ active or inverted, the default time), and these rules:
 
 - Channels without a window are shown between two percentiles of the same planes of the smallest level; three channels
   of bytes without any ``omero`` are red, green and blue as they are.
-- Channels without colours have those of :func:`gzarr.ome.coloring.default_colors`.
+- Channels without colours take them from :func:`gzarr.ome.coloring.default_colors`.
 - Of many channels, the first :data:`MOST_CHANNELS` are shown.
-- Labels have the colours of ``image-label``, others those of a fixed palette.
+- Labels have the colours of ``image-label``, or else of a fixed palette.
 
 Planes are read in slabs of whole chunks along z, so that memory stays bounded by one of them.
 """
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 MOST_CHANNELS: Final = 6
 #: Bytes of elements that are read at a time, unless one layer of chunks has more.
 _SLAB_BYTES: Final = 64 << 20
-#: Most elements of the smallest level that are looked at for a window; of larger ones, those of the picture are.
+#: Most elements of the smallest level that are looked at for a window; of larger ones, the picture's elements are.
 _MOST_LOOKED_AT: Final = 16 << 20
 _PROJECTIONS: Final = ("max", "mean", "middle")
 _KINDS: Final = "biuf"

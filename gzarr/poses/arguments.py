@@ -55,7 +55,7 @@ def boundary_of(boundary: Any, absent: Any) -> tuple[str, Any]:
         if isinstance(boundary, complex | np.complexfloating) and not np.iscomplexobj(absent):
             raise ArgumentError(f"boundary={quote(boundary)} is complex, and the array is not")
         if isinstance(boundary, int) and boundary.bit_length() > 64:
-            raise ArgumentError(f"boundary={quote(boundary)} is no number of 64 bits")
+            raise ArgumentError(f"boundary={quote(boundary)} is not a number of 64 bits")
         return "constant", boundary
     raise ArgumentError(
         f"boundary must be one of {', '.join(map(repr, MODES))}, 'constant' (the array's fill value) or a number, not "

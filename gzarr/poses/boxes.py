@@ -31,9 +31,9 @@ MARGIN: Final = 28
 class Need:
     """What a result needs of an array along the axes of its map.
 
-    For cubic interpolation, the kernel is given coefficients in place of elements. They are those of the array as its
-    boundary continues it: beyond ends that turn or repeat the array, coefficients do the same; beyond others, the array
-    is taken to be :data:`MARGIN` longer at each end, after which they are constant.
+    For cubic interpolation, the kernel is given coefficients in place of elements, of the array as its boundary
+    continues it: beyond ends that turn or repeat the array, coefficients do the same; beyond others, the array is
+    taken to be :data:`MARGIN` longer at each end, after which they are constant.
 
     Attributes
     ----------

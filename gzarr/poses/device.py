@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     IntArray = npt.NDArray[np.int64]
 
-#: Words of int64 for each constant: those of 16 bytes are copied by two.
+#: Words of int64 for each constant: one of 16 bytes is copied by two.
 _FILL_WORDS: Final = 2
 
 

@@ -42,7 +42,7 @@ def is_image(value: object) -> bool:
 
 
 def chosen_level(image: OmeImage, steps: Sequence[float], level: Any) -> int:
-    """Return the index of a level: the coarsest of those whose elements are no further apart than those of a result.
+    """Return the index of a level: the coarsest one whose elements are no further apart than a result's.
 
     Parameters
     ----------
@@ -83,7 +83,7 @@ def map_from_system(image: OmeImage, affine: AffineMap, system: Any) -> AffineMa
     ArgumentError
         If the coordinate system has fewer axes.
     UnsupportedError
-        If its last axes and the image's last axes are not those of each other.
+        If its last axes are not the image's last axes.
     """
     matrix, k = image._matrix_from(system), len(affine.offset)
     linear = matrix[:, :-1]
@@ -92,7 +92,7 @@ def map_from_system(image: OmeImage, affine: AffineMap, system: Any) -> AffineMa
     if linear[-k:, :-k].any() or linear[:-k, -k:].any():
         raise UnsupportedError(
             f"the last {k} axes of the coordinate system {system!r:.100} are mixed with other axes of the image, so "
-            "a result along them is no box in another pose; image.coordinate_map(…) maps points"
+            "a result along them is not a box in another pose; image.coordinate_map(…) maps points"
         )
     own = linear[-k:, -k:]
     return AffineMap(own @ affine.matrix, own @ affine.offset + matrix[-k:, -1])

@@ -52,7 +52,7 @@ class AffineMap:
         """Return the lowest and the highest place along each axis, float64 ``(k,)``, of a result of some shape.
 
         They are computed in the order in which kernels compute places. Each sum is rounded, which does not change the
-        order of two sums, so no place of the result is beyond those of its corners.
+        order of two sums, so no place of the result is beyond its corners' places.
         """
         low, high = self.offset.copy(), self.offset.copy()
         with np.errstate(over="ignore", invalid="ignore"):
@@ -68,7 +68,7 @@ def checked_map(matrix: Any, offset: Any = None) -> AffineMap:
     Parameters
     ----------
     matrix
-        Numbers ``(k, k)``; ``(k,)`` for those of the diagonal; or ``(k, k + 1)``, with the offset in the last column.
+        Numbers ``(k, k)``; ``(k,)`` for the diagonal; or ``(k, k + 1)``, with the offset in the last column.
     offset
         Numbers ``(k,)`` or one for all axes; None for 0, or what the matrix has.
 

@@ -134,7 +134,7 @@ def read_affine(
     fits = mode != "constant" or is_element(fill, source.dtype)
     if not (order or fits):
         raise ArgumentError(
-            f"boundary={boundary!r} is no value of {source.dtype}, and interpolation='nearest' has no other ones"
+            f"boundary={boundary!r} is not a value of {source.dtype}, and interpolation='nearest' makes no others"
         )
     need = Need.of(affine, wanted, order, mode, size, copies=fits)
     given = source_dtype(source.dtype, order, f"the array {source.name!r}", final)

@@ -201,7 +201,7 @@ class DeviceMemory:
             ) from error
 
     def _flags(self, entries: Entries, columns: int) -> tuple[bool, bool]:
-        """Return whether an index is no column, and whether those of a row do not ascend."""
+        """Return whether an index is no column, and whether a row's indices do not ascend."""
         from gzarr_kernels.device import sparse as k
 
         if not entries.values.size:

@@ -1,4 +1,4 @@
-"""Entries of some rows of a sparse matrix, in memory. "Rows" are those of the compressed form, as in the kernels."""
+"""Entries of some rows of a sparse matrix, in memory. "Rows" are rows of the compressed form, as in the kernels."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ class HostMemory:
     def kept_types(
         self, wanted: Wanted, indices: np.dtype[Any], values: np.dtype[Any]
     ) -> tuple[np.dtype[Any], np.dtype[Any]]:
-        """Return the types that indices and values are best read in: those of the store if kernels have them."""
+        """Return the types that indices and values are best read in: as stored, if kernels have these types."""
         narrow = indices.kind == "u" and indices.itemsize <= 2
         return indices.newbyteorder("=") if narrow else index_dtype(indices), wanted.kept_dtype(values)
 

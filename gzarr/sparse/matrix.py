@@ -536,7 +536,7 @@ class Matrix:
     ) -> Entries:
         """Return the entries of some rows, whose indices are right; each array is read in one plan.
 
-        Values and indices have types from which kernels make what is wanted; with ``exact``, those of results.
+        Values and indices have types from which kernels make what is wanted; with ``exact``, the types of results.
         """
         indptr = self.indptr
         if isinstance(major, slice):

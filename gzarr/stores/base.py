@@ -502,7 +502,7 @@ class LockingStore(Protocol, metaclass=Capability):
     def lock(self, *keys: str, below: str = "") -> AbstractContextManager[None]:
         """Lock some keys of the node at the prefix ``below``; without keys, lock the node itself.
 
-        The node's lock is separate from those of its keys. A thread takes it first, and locks all its keys in one call.
+        The node's lock is separate from the locks of its keys. A thread takes it first, and its keys in one call.
         """
 
 

@@ -293,7 +293,7 @@ class CacheDirectory:
                     excess -= _on_disk(status.st_size)
 
     def _scan(self) -> Iterator[tuple[str, os.stat_result]]:
-        """Yield path and status of all files, those of killed writers included."""
+        """Yield path and status of all files, also of files that killed writers left."""
         with contextlib.suppress(OSError), os.scandir(self._root) as folders:
             for folder in folders:
                 with contextlib.suppress(OSError), os.scandir(folder.path) as files:

@@ -276,7 +276,7 @@ def _is_record(seed: int, head: bytes) -> bool:
 
 
 def _within(records: Sequence[Record], begin: int, end: int) -> list[Record]:
-    """Return those of some records, which are in order, that have bytes of a range."""
+    """Return the records that have bytes of a range, of some that are in order."""
     i = max(bisect_right(records, (begin,)) - 1, 0)
     found = []
     while i < len(records) and records[i][0] < end:

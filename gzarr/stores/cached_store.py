@@ -83,7 +83,7 @@ class CachedStore(RequestedValues):
         With the last two, changes of chunks by others are seen later; so they are only for stores that are read-only.
         Metadata documents are confirmed whenever a node is opened.
     name
-        Text that tells the store's values from those of all other stores in the directory, in every process. Not needed
+        Text that tells the store's values from all other values in the directory, in every process. Not needed
         for object stores, web servers and directories.
     storage_options
         As for :func:`gzarr.open_store`, if ``store`` is a URL.
@@ -184,7 +184,7 @@ class CachedStore(RequestedValues):
     # -- reading
 
     def request_limits(self) -> RequestLimits:
-        """Return how requests should be made: those of the store."""
+        """Return how requests should be made: as to the store."""
         if isinstance(self.store, RemoteValues):
             return replace(self.store.request_limits(), streams=None)
         return RequestLimits(io_threads.io_thread_count())

@@ -128,7 +128,7 @@ class Calls:
     def all(self, method: str, calls: Sequence[Arguments]) -> list[Any]:
         """Call a method several times; return results and exceptions, in order.
 
-        Calls of an asynchronous filesystem run side by side, those of a synchronous one one after the other.
+        Calls of an asynchronous filesystem run side by side; a synchronous one is called again and again.
         """
         fs = self.fs
         timeout = self.timeout * (_LISTING if method in ("find", "ls") else 1)

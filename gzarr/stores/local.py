@@ -576,7 +576,7 @@ class LocalStore:
         The locks are advisory. Reading needs none, and erasing the node does not wait for them: the module
         ``gzarr.stores.file_locks`` says what that means for holders, and which guarantees hold on network file systems.
 
-        To rule out deadlocks, a thread takes the node's lock before those of keys, and locks all its keys in one call.
+        To rule out deadlocks, a thread takes the node's lock before the locks of keys, and its keys in one call.
         """
         self._check_writable()
         segments = split_prefix(below)

@@ -1,8 +1,8 @@
 """Locks of stored values within one process: while a thread reads a value and changes it, no other thread changes it.
 
 Stored values share a few hundred locks. A thread that takes several takes them in order, which rules out deadlocks; a
-thread that changes the metadata of a node takes that lock before those of its chunks. Other processes are excluded by
-:func:`between_processes` only; see :meth:`gzarr.Array.write`.
+thread that changes the metadata of a node takes that lock before the locks of its chunks. Other processes are excluded
+by :func:`between_processes` only; see :meth:`gzarr.Array.write`.
 """
 
 from __future__ import annotations

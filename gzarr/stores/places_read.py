@@ -122,7 +122,7 @@ def _inside(value: Any) -> Iterable[Any]:
     if isinstance(value, (dict, types.MappingProxyType)):
         return value.values()
     if hasattr(value, "__dask_graph__"):
-        # xarray's objects have other arrays beside those of dask.
+        # xarray's objects have other arrays besides dask's.
         return [value.__dask_graph__(), *(_attributes(value) if package == "xarray" else ())]
     if package in _SEARCHED or (hasattr(value, "shape") and hasattr(value, "dtype")):
         return _attributes(value)

@@ -3,7 +3,7 @@
 They are sent where nothing but a URL and a byte range makes a request: to web servers without headers of their own, and
 to S3 and Azure by signed URLs, which obstore makes. Answers that bring what was asked for are used. After anything else
 (a failure, an answer cut off, another version, a redirection) the request is sent by obstore, which knows what it means
-and tries again. Where plain requests fail and those of obstore do not, no more are sent.
+and tries again. Where plain requests fail and obstore's succeed, no more are sent.
 """
 
 from __future__ import annotations

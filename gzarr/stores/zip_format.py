@@ -320,7 +320,7 @@ def check_entry(columns: IntArray, row: int) -> None:
     if method == STORED and packed != size:
         raise ZipFormatError(f"it is stored, but has {packed} bytes in the archive and {size} without it")
     if method != STORED and size > packed * _MOST_RATIO[method]:
-        raise ZipFormatError(f"its {packed} bytes cannot be those of {size} bytes")
+        raise ZipFormatError(f"its {packed} bytes cannot unpack to {size} bytes")
 
 
 def data_offset(header: Any, name: bytes, columns: IntArray, row: int) -> int:

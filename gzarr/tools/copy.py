@@ -311,10 +311,10 @@ def copy(
     zarr_format
         Zarr format of the copy; None for that of the source, and 3 for N5.
     chunks, shards, codecs
-        As for :func:`gzarr.create_array`, or ``"keep"`` for those of the source. In formats without shards, ``"keep"``
+        As for :func:`gzarr.create_array`, or ``"keep"`` for the source's. In formats without shards, ``"keep"``
         turns inner chunks into chunks. ``chunks`` and ``shards`` may also map names of axes to lengths, such as
         ``{"z": 16, "y": 64, "x": -1}``: these are cut to the shape of each array, all else is kept. Axes have the names
-        of dimensions, or those of the OME-Zarr image that an array is a level of.
+        of dimensions, or the axes of the OME-Zarr image that an array is a level of.
     device
         Device that decodes and encodes: ``"cpu"``, ``"cuda"``, ``"cuda:N"`` or ``"auto"``.
     overwrite
@@ -414,7 +414,7 @@ def prepare_copy(
     dest_options: Mapping[str, Any] | None = None,
     kept_arrays: Collection[str] = (),
 ) -> Copy:
-    """Check and plan a copy, without writing anything; other parameters are those of :func:`copy`.
+    """Check and plan a copy, without writing anything; other parameters as for :func:`copy`.
 
     Parameters
     ----------
@@ -549,7 +549,7 @@ def _open(
 
 
 def _as_stored(view: ArrayView) -> ArrayMetadata:
-    """Return the metadata of an array with the elements of a view, in chunks and codecs like those of its array."""
+    """Return the metadata of an array with the elements of a view, in chunks and codecs like its array's."""
     arguments = arguments_like(view, {"attributes": view.metadata.attributes})
     if arguments["fill_value"] is None:
         arguments["fill_value"] = UNDEFINED

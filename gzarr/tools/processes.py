@@ -1,4 +1,4 @@
-"""Work in other processes: those of dask.distributed, or of a ``concurrent.futures.Executor``."""
+"""Work in other processes: of dask.distributed, or of a ``concurrent.futures.Executor``."""
 
 from __future__ import annotations
 

@@ -117,7 +117,7 @@ def from_array(
     name
         Path of the array in the store; None for its root.
     **arguments
-        Other arguments of :func:`create_array`, which override those of ``data``. ``"keep"`` is as if it were left out.
+        Other arguments of :func:`create_array`, which override what ``data`` has. ``"keep"`` is as if it were left out.
 
     Returns
     -------

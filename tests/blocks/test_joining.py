@@ -83,8 +83,8 @@ def test_labels_of_the_halo_only_are_no_objects() -> None:
     [
         ({"overlap": -1}, "overlap must be"),
         ({"block": (3, 0)}, "block must be"),
-        ({"overlap": 3, "block": 4}, "are no blocks"),
-        ({"overlap": 6}, "are no blocks with an overlap"),
+        ({"overlap": 3, "block": 4}, "are not blocks"),
+        ({"overlap": 6}, "are not blocks with an overlap"),
         ({"threshold": "much"}, "threshold must be"),
         ({"measure": None}, "measure must be"),
     ],

@@ -91,7 +91,7 @@ def test_json(image: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
 @pytest.mark.parametrize(
     ("arguments", "code", "text"),
     [
-        ([], 2, "the output is no terminal: pass --out FILE.png"),
+        ([], 2, "the output is not a terminal: pass --out FILE.png"),
         (["--out", "none/x.png"], 1, "cannot be written"),
         (["--out", "x.png", "--channels", "RFP"], 1, "no channel"),
         (["--out", "x.png", "--z", "9"], 2, "no plane 9"),

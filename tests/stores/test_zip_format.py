@@ -249,7 +249,7 @@ def test_bombs_are_refused_in_bounded_memory(tmp_path: Path) -> None:
             in_memory(bomb).get_small_values(["zarr.json"], 1 << 20)
         with pytest.raises(StoreError, match="more bytes instead of 1000"):
             in_memory(small).get("zarr.json")
-        with pytest.raises(StoreError, match="cannot be those of 1099511627776 bytes"):
+        with pytest.raises(StoreError, match="cannot unpack to 1099511627776 bytes"):
             in_memory(huge).get("zarr.json")
         # A directory that claims to be as large as a file that is mostly a hole.
         path = tmp_path / "x.zip"

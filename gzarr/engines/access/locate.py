@@ -269,7 +269,7 @@ class Locator:
         return access.remote and not access.packed and len(levels) == 1 and levels[0].uneven is None
 
     def _wanted(self, shards: IntArray, counts: IntArray, shard_of: IntArray) -> npt.NDArray[np.bool_]:
-        """Return which shards to fetch as a whole, bool ``(m,)``: those of which most is wanted.
+        """Return which shards to fetch as a whole, bool ``(m,)``: the shards of which most is wanted.
 
         Parameters
         ----------
@@ -318,7 +318,7 @@ class Locator:
             found = entries[which, entry[rows]]
             size = file_nbytes[which].astype(np.uint64)
             code = status[which, 0]
-            # Entries are undefined, and may look like those of absent chunks, where the index could not be read.
+            # Entries are undefined, and may look like entries of absent chunks, where the index could not be read.
             found[code != 0] = EMPTY
             bad = ((code != 0) & (code != codes.ABSENT)) | outside(found, size)
             if bad.any():

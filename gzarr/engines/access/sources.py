@@ -171,7 +171,7 @@ class Sources:
         return Spans(rows, bounds, key[starts], begin[starts], nbytes)
 
     def parts(self, rows: IntArray, base: int, data: Buffer) -> list[memoryview | None]:
-        """Return the bytes of some chunks, None for absent ones, from those of their value from byte ``base`` on."""
+        """Return the bytes of some chunks, None for absent ones, from the bytes of their value from ``base`` on."""
         view = memoryview(data)
         begins, sizes = (self.offset[rows] - base).tolist(), self.nbytes[rows].tolist()
         return [

@@ -92,7 +92,7 @@ class Gathering:
         targets
             For each array, a C-contiguous one for these rows, ``(high - low, *shape)``.
         bases
-            For each array, the addresses of its inputs, of as many as the pieces have; None for those of the pieces.
+            For each array, the addresses of its inputs, of as many as the pieces have; None for the pieces' own.
         """
         ranges = [rows.searchsorted([low, high]).tolist() for rows in self._rows]
         before = [0, *accumulate(end - begin for begin, end in ranges)]

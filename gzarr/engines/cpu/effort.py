@@ -8,10 +8,10 @@ larger. The choice depends only on the values and on the write, not on threads o
 bytes. ``benchmarks/write.py`` shows times and sizes (column ``automatic``).
 
 Ways to search have numbers (``gzarr_kernels.searches``); the ways to try are a field of each native operation's row
-(``gzarr_kernels.operations``). Sizes are compared with those of a reference way: for zlib, libdeflate at the
+(``gzarr_kernels.operations``). Sizes are compared with a reference: for zlib, libdeflate at the
 level that stands for zlib's; for zstd, the level without the block splitting of zstd 1.5.7 and later. LZ4 has one other
 way, which also makes byte planes of numbers smaller (``gzarr_kernels.lz4_encode``). The levels themselves come from
-:mod:`gzarr.codecs.choice`; Blosc converts its own levels to those of its compressors.
+:mod:`gzarr.codecs.choice`; Blosc converts its own levels to its compressors' levels.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ def available() -> frozenset[str]:
 
 
 def can_change(request: WriteRequest, program: EncodingProgram, decoding: Decoding) -> bool:
-    """Return whether stored values can be changed in part here: those of local files, with native codecs."""
+    """Return whether stored values can be changed in part here: local files with native codecs can."""
     return old_content.can_be_changed(request, program, decoding) and _file_writer(request) is not None
 
 
@@ -64,17 +64,17 @@ def write(
     program
         Encoding program of ``request.codecs`` for ``request.chunk``.
     rows
-        int64 ``(n,)``, planned chunks: all those of some stored values, which they must cover completely
+        int64 ``(n,)``, all planned chunks of some stored values, which they must cover completely
         (:func:`gzarr.engines.cpu.write_threads.complete_values`), and whose old content does not matter.
     changed
-        int64 ``(m,)``, planned chunks: all those of other stored values, whose other elements are kept. None, if
+        int64 ``(m,)``, all planned chunks of other stored values, whose other elements are kept. None, if
         :func:`can_change` is false.
     decoding
         Analysis of the codecs, for ``changed``.
 
     Returns
     -------
-    int64, those of ``changed`` that were not written, as their old content cannot be read or decoded here.
+    int64, the chunks of ``changed`` that were not written, as their old content cannot be read or decoded here.
 
     Raises
     ------
@@ -131,7 +131,7 @@ def _workers(job: Job, request: WriteRequest, tasks: int) -> int:
 
 
 def _write_files(request: WriteRequest, job: Job, writer: FileWriter, *, already: int = 0) -> IntArray:
-    """Write the job's values; return those of the request's values that were left, int64.
+    """Write the job's values; return the request's values that were left, int64.
 
     ``already`` is the number of values that were written before, for error messages.
     """

@@ -110,7 +110,7 @@ def can_be_changed(request: WriteRequest, program: EncodingProgram, decoding: De
 def opened(
     request: WriteRequest, decoding: Decoding, rows: IntArray, root: str
 ) -> Iterator[tuple[OldContent, IntArray]]:
-    """Find the old content of some planned chunks, all those of each stored value; close its files at the end.
+    """Find the old content of all planned chunks of some stored values; close its files at the end.
 
     Parameters
     ----------

@@ -392,7 +392,7 @@ class SmallShardReads(SmallReads):
     def _set_places(self, slots: ReadSlots, places: npt.NDArray[np.int64], every: npt.NDArray[np.int64]) -> None:
         n = len(every) - 1
         file, offset, nbytes, path_offsets = places[:n], places[n : 2 * n], places[2 * n : 3 * n], places[3 * n :]
-        # Each chunk is a request of its own. The paths are those of each read.
+        # Each chunk is a request of its own. Each read has its own paths.
         slots.set_paths(self._prefix, path_offsets)
         slots.set_ranges(file, offset, nbytes)
         slots.set_spans(every, file, offset, nbytes)

@@ -112,7 +112,7 @@ class SmallWrites:
         self._root = os.fsdecode(writer.root)
         # Idle jobs by number of chunks. Popping one is atomic, so threads never share a job.
         self._jobs: dict[int, deque[_Prepared]] = {}
-        # Names of temporary files are those of a process, so a forked one prepares its own jobs.
+        # Each process has its own names of temporary files, so a forked one prepares its own jobs.
         self._temporary = writer.temporary_prefix()
 
     def write(self, rows: list[tuple[Term, ...]], view: npt.NDArray[Any]) -> bool:

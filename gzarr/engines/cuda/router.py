@@ -245,7 +245,7 @@ def route(
     rates
         Rates of the machine; None for :func:`default_rates`.
     waves
-        Chunks in a wave, and waves in flight; None for those of a device with enough memory.
+        Chunks in a wave, and waves in flight; None for the numbers of a device with enough memory.
     """
     frames = frames_of(decoding)
     nbytes = _framed_nbytes(decoding)

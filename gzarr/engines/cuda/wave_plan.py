@@ -5,7 +5,7 @@ they are, as far as memory allows; and at least :data:`WAVE_BYTES`, since a wave
 
 Memory for encoded chunks is not reserved for the worst case, but for what is stored. Byte ranges (of shards) tell;
 sizes of whole files do not, so that at first chunks are expected to take :data:`EXPECTED_RATIO` of their decoded
-bytes, and later as much as those of the first wave did (:class:`Expected`). Chunks that do not fit are left for the
+bytes, and later as much as in the first wave (:class:`Expected`). Chunks that do not fit are left for the
 next wave. One chunk of any size always fits.
 """
 
@@ -80,7 +80,7 @@ def expected(program: DeviceProgram, frames: int, stored: IntArray) -> Expected:
 
 
 def learnt(form: FrameFormat, staged: Staged, frames: Frames) -> Expected | None:
-    """Return what is expected of chunks after those of a wave; None if they do not tell."""
+    """Return what a wave's chunks lead to expect of others; None if they do not tell."""
     read = int(((staged.state == READY) | (staged.state == FALLBACK)).sum())
     if form.compressor is None or not staged.used:
         return None

@@ -364,7 +364,7 @@ def _sharding(value: Any, at: str, ndim: int) -> tuple[int, ...]:
         fail(f"expected an array of integers from 1 to 2**63 - 1, got {quote(counts)}", at)
     if math.prod(counts) > 2**40:
         fail(f"a shard would have {quote(math.prod(counts))} chunks; the limit is 2**40", at)
-    # zarr-python writes one number for an array without dimensions, and omits those of a structured type's subarrays.
+    # zarr-python writes one number for an array without dimensions, and none for the subarrays of a structured type.
     if not ndim and counts in ([], [1]):
         return ()
     if not 0 < len(counts) <= ndim:

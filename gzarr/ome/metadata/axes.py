@@ -38,7 +38,7 @@ def axes_of(part: DocumentPart, version: Version) -> tuple[Axis, ...]:
     elif version in ("0.4", "0.5") and len(types) - spaces - types.count("time") > 1:
         part.note("expected at most one axis that is neither space nor time", "text")
     elif version in ("0.4", "0.5") and types != sorted(types, key=_rank):
-        part.note("expected the axis of time first and those of space last", "text")
+        part.note("expected the axis of time first and the axes of space last", "text")
     elif names[-spaces:] != [name for name in ("z", "y", "x") if name in names] and version <= "0.5" and spaces == 3:
         part.note("expected axes of space in the order z, y, x", "should")
     return axes

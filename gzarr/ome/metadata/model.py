@@ -164,11 +164,11 @@ class Multiscale:
     name
         Name of the image.
     transforms
-        Transformations applied after those of every level.
+        Transformations applied after each level's own.
     type, metadata
         How the levels were made: a name, and any JSON value.
     coordinate_systems
-        All systems of the image (version 0.6); ``axes`` are those of the one that the levels are in.
+        All systems of the image (version 0.6); ``axes`` belong to the one that the levels are in.
     further
         Transformations between coordinate systems (version 0.6).
     system
@@ -330,7 +330,7 @@ class OmeMetadata:
     series
         Paths of the images of a collection, in its group ``OME``.
     scene
-        Coordinate systems of a scene, and how those of its images are related (version 0.6).
+        Coordinate systems of a scene, and how its images' systems are related (version 0.6).
     problems
         Rules of the specification that the document breaks.
     errors

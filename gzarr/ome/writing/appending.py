@@ -1,6 +1,6 @@
 """Frames that are added to an image that is there: to all of its levels, and to its labels.
 
-The frames of an image are those of level 0. So an append extends level 0 last: labels first, from the coarsest level to
+The frames of level 0 are the image's. So an append extends level 0 last: labels first, from the coarsest level to
 the finest, then the levels of the image likewise. Each array gets its elements before its shape
 (:meth:`gzarr.Array.append`). A reader that sees a frame in level 0 finds it, complete, in every other array; what other
 arrays have beyond level 0 is not there yet for :meth:`gzarr.ome.Image.read`.

@@ -113,7 +113,7 @@ def _for_each(image: Image, given: Any, now: tuple[Any, ...], what: str) -> list
 def _move(image: Image, document: dict[str, Any], scale: Any, translation: Any) -> None:
     """Set where the elements are. The levels below level 0 keep their places in elements of it.
 
-    Transformations of the image as a whole become part of those of the levels.
+    Transformations of the whole image become part of each level's.
     """
     first = image.grid(0)
     own = describe(

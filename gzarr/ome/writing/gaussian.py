@@ -4,7 +4,7 @@ The width is the one at which a pixel of a level blurs as much as one of the lev
 the full width at half maximum of a pixel's point spread is its spacing: ``σ = √(f² − 1) / (2 √(2 ln 2))`` pixels for a
 factor ``f`` (Cardoso et al., "Scale Factor Point Spread Function Matching", MICCAI 2015). Weights are centred on the
 cell, cut off beyond 3 σ, and divided by their sum over the elements that are there. Integers are rounded to the
-nearest, halves to even; those of more than 53 bits are smoothed as floats of 64 bits.
+nearest, halves to even; integers of more than 53 bits are smoothed as floats of 64 bits.
 """
 
 from __future__ import annotations

@@ -110,8 +110,8 @@ def _cut(layout: LevelLayout, shape: Shape) -> dict[str, Any]:
 def samples(levels: Sequence[LevelShape], method: str, description: Description) -> list[tuple[float, ...]]:
     """Return where the first element of each level is, from level 0 on, in elements of level 0 along each axis.
 
-    It is in the middle of those of level 0 that it stands for; with the method ``"nearest"``, where the one is that it
-    was taken from: in each cell the one in the middle, of two the first.
+    It lies in the middle of the elements of level 0 that it stands for; with the method ``"nearest"``, where the one is
+    that it was taken from: in each cell the one in the middle, of two the first.
     """
     places = [(0.0,) * len(description.axes)]
     before = (1,) * len(description.axes)

@@ -119,7 +119,7 @@ def pyramid(
 
 
 class Pyramid:
-    """Levels to be made; parameters are those of :func:`pyramid`. Nothing is changed before the first step.
+    """Levels to be made; parameters as for :func:`pyramid`. Nothing is changed before the first step.
 
     Attributes
     ----------
