@@ -1,4 +1,4 @@
-"""Many GET requests in few threads, by libcurl (pycurl), which takes a third of the processor time of obstore.
+"""Many GET requests in few threads, by libcurl (pycurl): a request takes half the processor time that obstore takes.
 
 A thread keeps many requests in progress: libcurl sends them and receives answers, and this module waits for sockets.
 Sources of requests are asked for the next ones, in turn, whenever there is room; each request's source gets its answer.
@@ -12,6 +12,7 @@ from __future__ import annotations
 import _thread
 import contextlib
 import ctypes
+import logging
 import os
 import select
 import ssl
@@ -26,16 +27,22 @@ from .io_threads import io_thread_count
 from .received import Received
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
+
+_log = logging.getLogger(__name__)
 
 #: Most threads: one receives one to two GB/s.
 _MOST_THREADS: Final = 4
 #: Size of the buffer of each request, in bytes: what libcurl hands over at a time.
 _BUFFER_BYTES: Final = 256 << 10
 #: The first version of libcurl that bounds an answer whose length was not announced.
-_LEAST_LIBCURL: Final = (8, 4, 0)
+_LEAST_LIBCURL: Final = 0x080400
 _LENGTH: Final = b"content-length:"
 _NOTHING: Final = memoryview(b"")
+#: Seconds after which it is tried again to begin anew.
+_PAUSE_S: Final = 0.1
+#: Most bytes of an answer that is no value, such as a page for browsers.
+_PAGE_BYTES: Final = 64 << 10
 _CURL_READS: Final = 1
 _CURL_WRITES: Final = 2
 _CURL_FAILED: Final = 4
@@ -120,7 +127,10 @@ class Options(NamedTuple):
 
 
 class Source(Protocol):
-    """Where requests come from. Methods are called in threads of this module; they neither wait nor raise."""
+    """Where requests come from. Methods are called in threads of this module; they neither wait nor raise.
+
+    Several threads ask, and forget a source that has ended when they ask it again: :func:`wake` has them do so.
+    """
 
     options: Options
 
@@ -143,8 +153,8 @@ def _pycurl() -> Any:
         import pycurl
     except ImportError:
         return None
-    version = tuple(int(part) for part in pycurl.version_info()[1].split("-")[0].split("."))
-    return pycurl if version >= _LEAST_LIBCURL and "https" in pycurl.version_info()[8] else None
+    _, _, version, _, _, _, _, _, protocols, *_ = pycurl.version_info()
+    return pycurl if version >= _LEAST_LIBCURL and "https" in protocols else None
 
 
 def available() -> bool:
@@ -221,9 +231,11 @@ class _Transfer:
             self._headers = get.headers
             # An empty list would leave the last one.
             handle.setopt(curl.HTTPHEADER, list(get.headers))
-        if self._most_nbytes != get.most_nbytes:
-            self._most_nbytes = get.most_nbytes
-            handle.setopt(curl.MAXFILESIZE_LARGE, get.most_nbytes)
+        # The length of a page that says why there is no value must not hide its status.
+        most = max(get.most_nbytes, _PAGE_BYTES) if get.most_nbytes else 0
+        if self._most_nbytes != most:
+            self._most_nbytes = most
+            handle.setopt(curl.MAXFILESIZE_LARGE, most)
         handle.setopt(curl.URL, get.url)
 
     def take(self, wrong: str) -> tuple[Source, Any, Response | Failed]:
@@ -260,15 +272,78 @@ class _Transfer:
 
     def _make_room(self, nbytes: int) -> None:
         if self._end:
-            announced = 2 * nbytes
+            expected = 2 * nbytes
         elif self._nbytes is not None:
-            announced = self._nbytes
+            expected = self._nbytes
         else:
-            announced = next((int(line[15:]) for line in self._lines if line[:15].lower() == _LENGTH), 0)
-        # A length that was announced is bounded by libcurl; without one, there is no telling.
-        view = self._memory.take(max(nbytes, announced))
+            # libcurl has compared it with the most bytes of the answer, if there is such a bound.
+            expected = next((int(line[15:]) for line in self._lines if line[:15].lower() == _LENGTH), 0)
+        view = self._memory.take(max(nbytes, expected))
         view[: self._end] = self._view[: self._end]
         self._view = view
+
+
+class _Sockets:
+    """A multi handle of libcurl, its sockets and its timer.
+
+    Parameters
+    ----------
+    curl
+        The module ``pycurl``.
+    most
+        Most connections that are kept.
+    woken
+        File descriptor that ends the wait for sockets when it can be read.
+    """
+
+    def __init__(self, curl: Any, most: int, woken: int) -> None:
+        self._curl, self._woken = curl, woken
+        self._due: float | None = None
+        self._poll = select.poll()
+        self._poll.register(woken, select.POLLIN)
+        self.multi = curl.CurlMulti()
+        self.multi.setopt(curl.M_MAXCONNECTS, most)
+        self.multi.setopt(curl.M_SOCKETFUNCTION, self._socket)
+        self.multi.setopt(curl.M_TIMERFUNCTION, self._timer)
+
+    def wait(self) -> None:
+        """Wait for sockets, and let libcurl do what there is to do."""
+        wait_ms = None if self._due is None else max(0, (self._due - time.monotonic()) * 1000)
+        for fd, events in self._poll.poll(wait_ms):
+            if fd == self._woken:
+                with contextlib.suppress(BlockingIOError):
+                    os.read(fd, 4096)
+                continue
+            done = _CURL_READS if events & (select.POLLIN | select.POLLHUP) else 0
+            done |= _CURL_WRITES if events & select.POLLOUT else 0
+            done |= _CURL_FAILED if events & (select.POLLERR | select.POLLNVAL) else 0
+            self.multi.socket_action(fd, done)
+        if self._due is not None and time.monotonic() >= self._due:
+            self._due = None
+            self.multi.socket_action(self._curl.SOCKET_TIMEOUT, 0)
+
+    def close(self, transfers: Iterable[_Transfer]) -> None:
+        """Give up some requests in progress, and all connections."""
+        for transfer in transfers:
+            with contextlib.suppress(Exception):
+                self.multi.remove_handle(transfer.handle)
+                transfer.handle.close()
+        with contextlib.suppress(Exception):
+            self.multi.close()
+
+    # -- called by libcurl
+
+    def _socket(self, what: int, fd: int, multi: Any, data: Any) -> None:
+        if what == self._curl.POLL_REMOVE:
+            with contextlib.suppress(KeyError):
+                self._poll.unregister(fd)
+            return
+        events = select.POLLIN if what & _CURL_READS else 0
+        events |= select.POLLOUT if what & _CURL_WRITES else 0
+        self._poll.register(fd, events)
+
+    def _timer(self, wait_ms: int) -> None:
+        self._due = None if wait_ms < 0 else time.monotonic() + wait_ms / 1000
 
 
 class _Loop:
@@ -285,15 +360,20 @@ class _Loop:
     def __init__(self, curl: Any, most: int) -> None:
         self._curl = curl
         self._most = most
-        self._woken, self._waking = os.pipe()
-        os.set_blocking(self._woken, False)
-        os.set_blocking(self._waking, False)
         self._memory = Received()
-        self._multi = self._made()
         # Threads append to it and wake this one.
         self._sources: deque[Source] = deque()
-        self._free = [_Transfer(curl, self._memory) for _ in range(most)]
         self._in_progress: set[_Transfer] = set()
+        self._woken, self._waking = os.pipe()
+        try:
+            os.set_blocking(self._woken, False)
+            os.set_blocking(self._waking, False)
+            self._sockets = _Sockets(curl, most, self._woken)
+            self._free = [_Transfer(curl, self._memory) for _ in range(most)]
+        except BaseException:
+            os.close(self._woken)
+            os.close(self._waking)
+            raise
 
     def add(self, source: Source) -> None:
         """Add a source."""
@@ -311,33 +391,28 @@ class _Loop:
         while True:
             try:
                 self._fill()
-                self._wait()
+                self._sockets.wait()
                 self._finish()
-            # libcurl has no memory, for example.
-            except Exception:
+            # libcurl has no memory, for example. If this thread ended, all reads would wait for ever.
+            except BaseException:
                 self._begin_anew()
 
     def _begin_anew(self) -> None:
         """Give up all requests in progress, with their connections."""
-        given_up = [(transfer.source, transfer.token) for transfer in self._in_progress]
+        given_up = list(self._in_progress)
         self._in_progress.clear()
-        # Their handles go with it.
-        self._multi = self._made()
-        self._free = [_Transfer(self._curl, self._memory) for _ in range(self._most)]
-        for source, token in given_up:
-            if source is not None:
-                source.done(token, Failed("libcurl failed", 0.0))
-
-    def _made(self) -> Any:
-        curl = self._curl
-        multi = curl.CurlMulti()
-        multi.setopt(curl.M_MAXCONNECTS, self._most)
-        multi.setopt(curl.M_SOCKETFUNCTION, self._socket)
-        multi.setopt(curl.M_TIMERFUNCTION, self._timer)
-        self._due: float | None = None
-        self._poll = select.poll()
-        self._poll.register(self._woken, select.POLLIN)
-        return multi
+        self._sockets.close(given_up)
+        for transfer in given_up:
+            if transfer.source is not None:
+                transfer.source.done(transfer.token, Failed("libcurl failed", 0.0))
+        while True:
+            try:
+                self._sockets = _Sockets(self._curl, self._most, self._woken)
+                self._free = [_Transfer(self._curl, self._memory) for _ in range(self._most)]
+            except BaseException:
+                time.sleep(_PAUSE_S)
+            else:
+                return
 
     def _fill(self) -> None:
         """Take requests of all sources in turn, as far as there is room."""
@@ -354,64 +429,35 @@ class _Loop:
         transfer = self._free.pop()
         try:
             transfer.set(source, token, get)
-            self._multi.add_handle(transfer.handle)
-        except Exception:
-            self._free.append(_Transfer(self._curl, self._memory))
+            self._sockets.multi.add_handle(transfer.handle)
+        except BaseException:
             source.done(token, Failed("libcurl refuses the request", 0.0))
+            self._free.append(_Transfer(self._curl, self._memory))
         else:
             self._in_progress.add(transfer)
-
-    def _wait(self) -> None:
-        """Wait for sockets, and let libcurl do what there is to do."""
-        wait_ms = None if self._due is None else max(0, (self._due - time.monotonic()) * 1000)
-        for fd, events in self._poll.poll(wait_ms):
-            if fd == self._woken:
-                with contextlib.suppress(BlockingIOError):
-                    os.read(fd, 4096)
-                continue
-            done = _CURL_READS if events & (select.POLLIN | select.POLLHUP) else 0
-            done |= _CURL_WRITES if events & select.POLLOUT else 0
-            done |= _CURL_FAILED if events & (select.POLLERR | select.POLLNVAL) else 0
-            self._multi.socket_action(fd, done)
-        if self._due is not None and time.monotonic() >= self._due:
-            self._due = None
-            self._multi.socket_action(self._curl.SOCKET_TIMEOUT, 0)
 
     def _finish(self) -> None:
         """Hand over the answers that are complete."""
         more = 1
         while more:
-            more, right, wrong = self._multi.info_read()
+            more, right, wrong = self._sockets.multi.info_read()
             for handle in right:
                 self._answer(handle.transfer, "")
             for handle, _, reason in wrong:
                 self._answer(handle.transfer, reason or "the connection failed")
 
     def _answer(self, transfer: _Transfer, wrong: str) -> None:
-        self._in_progress.discard(transfer)
-        self._multi.remove_handle(transfer.handle)
+        self._sockets.multi.remove_handle(transfer.handle)
         source, token, response = transfer.take(wrong)
+        self._in_progress.discard(transfer)
         # Before the handle may be used again, as the header is its own.
         source.done(token, response)
         self._free.append(transfer)
 
-    # -- called by libcurl
-
-    def _socket(self, what: int, fd: int, multi: Any, data: Any) -> None:
-        if what == self._curl.POLL_REMOVE:
-            with contextlib.suppress(KeyError):
-                self._poll.unregister(fd)
-            return
-        events = select.POLLIN if what & _CURL_READS else 0
-        events |= select.POLLOUT if what & _CURL_WRITES else 0
-        self._poll.register(fd, events)
-
-    def _timer(self, wait_ms: int) -> None:
-        self._due = None if wait_ms < 0 else time.monotonic() + wait_ms / 1000
-
 
 _loops: list[_Loop] = []
 _lock = threading.Lock()
+_forked = False
 
 
 def _started() -> list[_Loop]:
@@ -428,14 +474,23 @@ def _started() -> list[_Loop]:
                     loop = _Loop(curl, most)
                     _thread.start_new_thread(loop.run, ())
                     _loops.append(loop)
-            # No thread, no file descriptors, or no memory: what there is has to do.
-            except (RuntimeError, OSError, MemoryError):
-                pass
+            # No thread, no file descriptors, no memory, or a libcurl that lacks an option: what there is has to do.
+            except Exception:
+                _log.info("libcurl is used by %d threads", len(_loops), exc_info=True)
     return _loops
 
 
+def has_forked() -> bool:
+    """Return whether a parent of this process had begun to use libcurl.
+
+    Its threads may have held a lock of the library for encryption when the process was forked.
+    """
+    return _forked
+
+
 def _forget() -> None:
-    global _loops, _lock
+    global _loops, _lock, _forked
+    _forked = _forked or bool(_loops)
     # What a parent has made is never freed in a child: that would end the parent's connections.
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(_loops))
     _loops, _lock = [], threading.Lock()

@@ -126,6 +126,13 @@ def failure_of(error: BaseException, url: str, *, listing: bool = False) -> Fail
     if status == 405 and "performing MKCOL " in text:
         # Another writer has made the folder meanwhile.
         return Failure(Kind.TEMPORARY, status, reason)
+    named = _STATUS_OF_CLASS.get(name)
+    # To obstore, "405 Method Not Allowed" is an absent value, too.
+    if named is not None and (named != 404 or status is None):
+        status = named
+    known = None if status is None else _of_known_status(status, code, reason, url, listing=listing)
+    if known is not None:
+        return known
     # An empty value has no ranges; Azurite sends one of no bytes.
     if '"bytes 0--1/0"' in text:
         return Failure(Kind.RANGE, status, reason)
@@ -138,18 +145,14 @@ def failure_of(error: BaseException, url: str, *, listing: bool = False) -> Fail
         return Failure(Kind.NO_LISTING, status, reason)
     if "Range request not supported" in text or "non-partial response" in text:
         return Failure(Kind.FINAL, status, _NO_RANGES)
-    named = _STATUS_OF_CLASS.get(name)
-    # To obstore, "405 Method Not Allowed" is an absent value, too.
-    if named is not None and (named != 404 or status is None):
-        status = named
     if status is not None:
-        return _of_status(status, code, reason, url, listing=listing)
+        return _of_other_status(status, reason)
     if name in ("GenericError", "OSError", "ConnectionError", "TimeoutError", "JoinError"):
         return Failure(Kind.FINAL if _is_final(text) else Kind.TEMPORARY, None, reason)
     return Failure(Kind.FINAL, None, reason)
 
 
-def failure_of_answer(status: int, phrase: str, body: bytes, url: str) -> Failure:
+def failure_of_answer(status: int, phrase: str, body: memoryview, url: str) -> Failure:
     """Return what an answer to a request for one object means that does not bring it.
 
     Parameters
@@ -161,13 +164,15 @@ def failure_of_answer(status: int, phrase: str, body: bytes, url: str) -> Failur
     url
         URL of the store.
     """
-    text = body[:_MOST_OF_BODY].decode("utf-8", "replace")
+    text = bytes(body[:_MOST_OF_BODY]).decode("utf-8", "replace")
     found = _CODE.search(text) or _JSON_CODE.search(text)
     code = found[1] if found is not None else ""
-    return _of_status(status, code, _reason("", status, phrase, code), url)
+    reason = _reason("", status, phrase, code)
+    return _of_known_status(status, code, reason, url) or _of_other_status(status, reason)
 
 
-def _of_status(status: int, code: str, reason: str, url: str, *, listing: bool = False) -> Failure:
+def _of_known_status(status: int, code: str, reason: str, url: str, *, listing: bool = False) -> Failure | None:
+    """Return what a status means by itself, or with the code in the answer; None if that is not all there is to it."""
     if code.lower() in _NO_BUCKET_CODES:
         return Failure(Kind.NO_BUCKET, status, reason)
     if status == 404:
@@ -182,9 +187,11 @@ def _of_status(status: int, code: str, reason: str, url: str, *, listing: bool =
         hint = "the bucket is in another region: pass storage_options={'region': ...}"
         return Failure(Kind.FINAL, status, f"{reason}; {hint}")
     kind = _KIND_OF_STATUS.get(status)
-    if kind is None:
-        kind = Kind.TEMPORARY if status in _TEMPORARY_STATUSES else Kind.FINAL
-    return Failure(kind, status, reason)
+    return None if kind is None else Failure(kind, status, reason)
+
+
+def _of_other_status(status: int, reason: str) -> Failure:
+    return Failure(Kind.TEMPORARY if status in _TEMPORARY_STATUSES else Kind.FINAL, status, reason)
 
 
 def _is_final(text: str) -> bool:

@@ -21,7 +21,8 @@ from .byte_ranges import check_range, describe_range
 from .keys import is_key, split_key, split_prefix
 from .locations import location_of
 from .object_errors import Kind, failure_of
-from .plain_gets import Gets, PlainGets
+from .plain_gets import Gets
+from .plain_urls import PlainUrls
 from .whole_values import RequestedValues, WholeValues
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ class RemoteStore(RequestedValues, WholeValues):
         self.timeout = timeout
         self._recipe = (kind, tuple(arguments), dict(keywords or {}))
         self._prefix = f"{prefix}/" if prefix else ""
-        self._plain = PlainGets(*self._recipe)
+        self._plain = PlainUrls(*self._recipe)
         # Whether the bucket is known to exist.
         self._seen = False
         self.made: tuple[int, Any] = (-1, None)

@@ -15,7 +15,7 @@ _total: dict[str, float] = {
     "cache_bytes": 0,
     "cache_failures": 0,
 }
-# Taken by I/O threads, and for reading.
+# Taken by I/O threads.
 _lock = threading.Lock()
 
 
@@ -36,8 +36,7 @@ def stats() -> dict[str, float]:
     elapsed time); ``cache_hits`` and ``cache_bytes``: values and parts of values that a :class:`gzarr.CachedStore` had
     on disk, and their bytes; ``cache_failures``: how often its directory failed, and the store was read instead.
     """
-    with _lock:
-        return dict(_total)
+    return dict(_total)
 
 
 def _renew() -> None:

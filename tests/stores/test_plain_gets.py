@@ -9,9 +9,12 @@ import os
 import re
 import resource
 import socket
+import socketserver
 import ssl
 import subprocess
 import sys
+import threading
+import time
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -104,6 +107,7 @@ KEYS = {"access_key_id": "a", "secret_access_key": "b", "region": "us-east-1"}
         ("http://host/x", {}, True),
         ("https://host:8080/x", {"timeout": 5, "concurrency": 4}, True),
         ("https://host/x", {"client_options": {"user_agent": "me", "connect_timeout": "3s"}}, True),
+        ("https://host/x", {"client_options": {"timeout": "1m 30s"}}, False),
         ("https://host/x", {"client_options": {"default_headers": {"Authorization": "x"}}}, False),
         ("https://host/x", {"client_options": {"proxy_url": "http://other"}}, False),
         ("https://host/x", {"client_options": {"allow_invalid_certificates": True}}, False),
@@ -226,7 +230,7 @@ def test_public_buckets(hosted: bool) -> None:
     keys = {"access_key_id": "a", "secret_access_key": "b"}
     (signed,) = obstore.sign(S3Store(config={**config, **keys}), "GET", ["x/c/0"], datetime.timedelta(hours=1))
     store: Any = gzarr.open_store("s3://some-bucket/x", storage_options={**config, "skip_signature": True})
-    assert store._plain.urls(["x/c/0"], store._store()) == [signed.partition("?")[0]]
+    assert store._plain.of(["x/c/0"], store._store()) == [signed.partition("?")[0]]
     assert urlsplit(signed).path == ("/x/c/0" if hosted else "/some-bucket/x/c/0")
 
 
@@ -366,3 +370,191 @@ def test_damaged_answers(web: str, folder: Path) -> None:
         proxy.fault_of = lambda number, seen: "short body" if seen.path.endswith("c/1/1") else None
         with pytest.raises(ChunkError, match="c/1/1"):
             array[...]
+
+
+# -- answers of servers, as they are written here
+
+
+@contextlib.contextmanager
+def answering(answers: dict[str, list[bytes]]) -> Iterator[tuple[str, list[str]]]:
+    """Run a server; yield its URL and the paths that it was asked for.
+
+    Each path has its answers, one after the other, of which the last one stays; each ends its connection.
+    """
+    asked: list[str] = []
+
+    class Handler(socketserver.StreamRequestHandler):
+        def handle(self) -> None:
+            path = self.rfile.readline().split()[1].decode()
+            while self.rfile.readline().strip():
+                pass
+            left = answers[path]
+            asked.append(path)
+            self.wfile.write(left.pop(0) if len(left) > 1 else left[0])
+
+    class Server(socketserver.ThreadingTCPServer):
+        daemon_threads = True
+        request_queue_size = 64
+
+    with Server(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_address[1]}", asked
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def answer(body: bytes = b"0123456789", status: str = "200 OK", **fields: str | None) -> bytes:
+    head = {"Content-Length": str(len(body)), "ETag": '"v"', "Connection": "close"}
+    head |= {name.replace("_", "-"): value for name, value in fields.items()}  # type: ignore[misc]
+    lines = [f"{name}: {value}" for name, value in head.items() if value is not None]
+    return "\r\n".join([f"HTTP/1.1 {status}", *lines, "", ""]).encode() + body
+
+
+def ask(url: str, *asked: Request, timeout: float = 1) -> list[Any]:
+    # Two at least are sent as a stream.
+    store = gzarr.open_store(url, storage_options={"timeout": timeout})
+    return requests.answers(store, [*asked, Request("other")])[:-1]
+
+
+OTHER = {"/other": [answer()]}
+PART = Request("a", ByteRange(0, 5))
+
+
+@pytest.mark.parametrize(
+    ("request_", "given"),
+    [
+        pytest.param(Request("a"), answer(b"01234", Content_Length=None), id="no length, cut off"),
+        pytest.param(Request("a"), answer(b"01234", Content_Length="10"), id="cut off"),
+        pytest.param(PART, answer(b"01234", "206 OK", Content_Range="bytes 0-9/10"), id="another end"),
+        pytest.param(PART, answer(b"01234", "206 OK", Content_Range="bytes 1-5/10"), id="another begin"),
+        pytest.param(PART, answer(b"01234", "206 OK", Content_Range="bytes 0-4/*"), id="no size"),
+        pytest.param(PART, answer(b"0123456789"), id="whole"),
+        pytest.param(Request("a"), answer(Content_Encoding="gzip"), id="encoded"),
+        pytest.param(
+            Request("a"), answer(ETag=None, Last_Modified="Thu, 01 Jan 99999999999999999999 00:00:00 GMT"), id="date"
+        ),
+        pytest.param(Request("a"), b"HTTP/1.1 200 OK\r\nContent-Le", id="cut header"),
+        pytest.param(Request("a"), b"nonsense", id="nonsense"),
+        pytest.param(Request("a"), b"", id="nothing"),
+    ],
+)
+def test_answers_that_bring_something_else(request_: Request, given: bytes) -> None:
+    """What libcurl makes of them is what obstore does: an error, or the value."""
+    with answering({"/a": [given], **OTHER}) as (url, _):
+        (found,) = ask(url, request_, timeout=0.3)
+        store = gzarr.open_store(url, storage_options={"timeout": 0.3})
+        (expected,) = store.get_many([request_])
+    assert (found.value is None) == (expected.value is None)
+    assert type(found.error) is type(expected.error)
+    if expected.value is not None:
+        assert bytes(found.value) == bytes(expected.value)
+
+
+def test_versions_are_those_of_obstore() -> None:
+    given = {
+        "/tag": [answer()],
+        "/weak": [answer(ETag='W/"x"', Last_Modified="Fri, 27 Nov 2026 10:00:00 GMT")],
+        "/date": [answer(ETag=None, Last_Modified="Fri, 27 Nov 2026 10:00:00 -0000")],
+        "/empty": [answer(ETag="", Last_Modified="Fri, 27 Nov 2026 10:00:00 GMT")],
+        "/none": [answer(ETag=None)],
+        "/twice": [answer().replace(b"ETag", b'ETag: "first"\r\nETag')],
+        "/hints": [b'HTTP/1.1 103 Early Hints\r\nETag: "old"\r\n\r\n' + answer(ETag=None)],
+    }
+    with answering({**given, **OTHER}) as (url, asked):
+        wanted = [Request(path[1:]) for path in given]
+        found = ask(url, *wanted)
+        assert len(asked) == len(given) + 1
+        expected = gzarr.open_store(url).get_many(wanted)
+    assert [one.version for one in found] == [one.version for one in expected]
+    assert [one.size for one in found] == [10] * len(given)
+
+
+def test_long_pages_say_what_is_absent() -> None:
+    """Their length does not hide their status: each is asked for once."""
+    page = b"x" * 60_000
+    given = {"/a": [answer(page, "404 Not Found")], "/b": [answer(page, "412 Precondition Failed")], **OTHER}
+    with answering(given) as (url, asked):
+        found = ask(url, Request("a", most_nbytes=10), Request("b", ByteRange(0, 5), '"v"'))
+    assert sorted(asked) == ["/a", "/b", "/other"]
+    assert found[0].value is None
+    assert found[0].error is None
+    assert type(found[1].error).__name__ == "ValueReplacedError"
+
+
+def test_a_busy_server_does_not_end_it() -> None:
+    busy = answer(b"", "503 Slow Down")
+    given = {f"/{i}": [busy, answer()] for i in range(8)}
+    before = gzarr.stats()
+    with answering({**given, **OTHER}) as (url, asked):
+        store = gzarr.open_store(url, storage_options={"timeout": 5})
+        assert requests.answers(store, [Request("other")] * 2)[0].error is None
+        found = requests.answers(store, [Request(str(i)) for i in range(8)])
+    assert all(bytes(one.value) == b"0123456789" for one in found)
+    assert len(asked) == 18
+    assert store.request_limits().streams is not None
+    after = gzarr.stats()
+    assert after["requests"] - before["requests"] == 18
+    assert after["retries"] - before["retries"] == 8
+
+
+def test_keys_are_checked(web: str) -> None:
+    found = requests.answers(gzarr.open_store(web), [Request("chunked/../secret"), Request("a//b"), Request("../a")])
+    assert [type(one.error).__name__ for one in found] == ["ArgumentError"] * 3
+
+
+def test_slow_credentials_hold_up_nobody(s3: tuple[str, int], web: str) -> None:
+    def slow() -> dict[str, Any]:
+        time.sleep(2)
+        return {"access_key_id": "ACCESS", "secret_access_key": servers.S3_SECRET, "expires_at": None}
+
+    endpoint = "http://{}:{}".format(*s3)
+    options = {"endpoint": endpoint, "region": "us-east-1", "credential_provider": slow}
+    signed = gzarr.open_store("s3://bucket/slow", storage_options=options)
+    assert signed.request_limits().streams is not None
+    other = gzarr.open_array(f"{web}/chunked")
+    found: list[Any] = []
+    thread = threading.Thread(target=lambda: found.extend(requests.answers(signed, [Request("a"), Request("b")])))
+    thread.start()
+    time.sleep(0.2)
+    begin = time.monotonic()
+    np.testing.assert_array_equal(other[...], elements())
+    assert time.monotonic() - begin < 1.5
+    thread.join()
+    assert [(one.value, one.error) for one in found] == [(None, None)] * 2
+
+
+def test_several_threads(web: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each request is sent by one of them, and none of them keeps a read that has ended."""
+    monkeypatch.setattr(os, "cpu_count", lambda: 8)
+    monkeypatch.setattr(curl_threads, "_loops", [])
+    for path in ("chunked", "sharded", "empty"):
+        array = gzarr.open_array(f"{web}/{path}", storage_options={"concurrency": 2})
+        found = [array[...] for _ in range(5)]
+        assert all((one == found[0]).all() for one in found)
+    assert len(curl_threads._loops) == 4
+    deadline = time.monotonic() + 5
+    while any(loop._sources for loop in curl_threads._loops) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert not any(loop._sources for loop in curl_threads._loops)
+
+
+@pytest.mark.parametrize("failure", [MemoryError, BaseException])
+def test_a_thread_goes_on_after_any_failure(
+    failure: type[BaseException], web: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store: Any = gzarr.open_store(web)
+
+    def fail(*_: object) -> Any:
+        raise failure("of a test")
+
+    monkeypatch.setattr(type(store._plain), "of", fail)
+    assert requests.answers(store, [Request("chunked/c/0/0")] * 2)[0].value is not None
+    monkeypatch.undo()
+    monkeypatch.setattr(type(store), "_checked", fail)
+    answers = requests.answers(store, [Request("chunked/c/0/0")] * 2)
+    assert all(one.error is not None for one in answers)
+    monkeypatch.undo()
+    assert requests.answers(store, [Request("chunked/c/0/0")] * 2)[0].value is not None

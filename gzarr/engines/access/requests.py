@@ -290,7 +290,7 @@ class Fetching:
         # Bytes that were asked for and not released, the next turn, and turns without an answer.
         self._held = self._next = 0
         self._left = number
-        self._blocked = self._closed = False
+        self._blocked = self._closed = self._took = False
 
     def start(self) -> None:
         """Begin to send requests."""
@@ -304,6 +304,9 @@ class Fetching:
         """Send no more requests, and wake everyone who waits."""
         self._closed = True
         self._end()
+        if self._streams is not None:
+            # To be forgotten.
+            self._streams.look_again()
 
     def has_ended(self) -> bool:
         """Return whether there will be no more requests."""
@@ -405,13 +408,20 @@ class Fetching:
 
         Room for a large value is made before its first part is asked for.
         """
+        waited = False
         while True:
             with self._lock:
                 found, full = self._next_with_room()
-            if not full or not waits:
+                took, self._took = self._took, False
+            ready = not full or not waits
+            if took or (ready and waited):
+                # In place of the entries that were taken: others who wait look again, for room or for the end.
+                self._released.put(0)
+            if ready:
                 return found
             # Not with the lock: another thread may need it to send what will make room.
             nbytes = self._released.get()
+            waited = True
             with self._lock:
                 self._held -= nbytes
 
@@ -498,6 +508,8 @@ class Fetching:
         with contextlib.suppress(Empty):
             while True:
                 self._held -= self._released.get_nowait()
+                # Each entry would have woken a thread that waits.
+                self._took = self._streams is None
 
     # -- in I/O threads
 

@@ -1,0 +1,163 @@
+"""Where a remote store can be read by plain GET requests: URLs of its values, signed where that is needed."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+from . import curl_threads, obstore_module
+from .curl_threads import Options
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from .base import Request
+
+#: Options of a client that mean nothing but times, and the name that it gives.
+_CLIENT: Final = frozenset({"allow_http", "connect_timeout", "read_timeout", "timeout", "user_agent"})
+_TIME: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h)")
+_UNITS_S: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+#: Options of a store that a signed URL contains.
+_SIGNED: Final = {
+    "S3Store": frozenset(
+        {
+            "access_key_id",
+            "bucket",
+            "endpoint",
+            "region",
+            "secret_access_key",
+            "session_token",
+            "skip_signature",
+            "virtual_hosted_style_request",
+        }
+    ),
+    "AzureStore": frozenset({"account_key", "account_name", "container_name", "endpoint", "use_emulator"}),
+}
+#: Variables with which requests go another way.
+_PROXIES: Final = ("http_proxy", "https_proxy", "all_proxy")
+#: Paths that no client encodes, or each in the same way; "." and ".." would be left out by some.
+_PLAIN_PATH: Final = re.compile(r"(?!(?:.*/)?\.{1,2}(?:/|$))[A-Za-z0-9._~-]+(?:/[A-Za-z0-9._~-]+)*", re.ASCII)
+_PLAIN_URL: Final = re.compile(r"https?://[A-Za-z0-9.:\[\]-]+(/[A-Za-z0-9._~-]+)*/?", re.ASCII)
+#: A version that can be sent in a header.
+_TAG: Final = re.compile(r'"[\x21\x23-\x7e]*"', re.ASCII)
+#: Seconds for which a signed URL is valid: it is used at once.
+_VALID_S: Final = 3600
+#: Plain requests in a row that failed where obstore's did not.
+_MOST_FAILURES: Final = 4
+_TWIN: Final = {"access_key_id": "none", "secret_access_key": "none", "skip_signature": "false"}
+
+
+class PlainUrls:
+    """Whether and how plain requests can be sent to a store.
+
+    Parameters
+    ----------
+    kind, arguments, keywords
+        Class of obstore and its arguments.
+
+    Attributes
+    ----------
+    options
+        Times of requests.
+    proven
+        Whether the server has answered one.
+    are_quick
+        Whether :meth:`of` never waits: there is nothing to sign, or the keys are known.
+    """
+
+    def __init__(self, kind: str, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> None:
+        client = keywords.get("client_options") or {}
+        connect, stall, timeout = times = [
+            _seconds(client.get(name), default)
+            for name, default in (("connect_timeout", 5), ("read_timeout", 30), ("timeout", 30))
+        ]
+        self.options = Options(connect or 0, stall or 0, timeout or 0, str(client.get("user_agent", "gzarr")))
+        self.proven = False
+        self._kind = kind
+        self._base = str(arguments[0]).rstrip("/") if kind == "HTTPStore" and len(arguments) == 1 else ""
+        self._config = config = dict(keywords.get("config") or {})
+        skips = config.get("skip_signature", os.environ.get("AWS_SKIP_SIGNATURE", "false"))
+        self._unsigned = kind == "S3Store" and str(skips).lower() == "true"
+        known = {"access_key_id", "secret_access_key"} <= set(config) or "account_key" in config
+        self.are_quick = kind == "HTTPStore" or self._unsigned or known
+        self._encrypted = not str(self._base or config.get("endpoint", "")).startswith("http://")
+        self._failures = 0
+        self._possible = None not in times and _are_plain(kind, arguments, keywords)
+
+    def possible(self) -> bool:
+        """Return whether plain requests can be sent now."""
+        return (
+            self._possible
+            and self._failures < _MOST_FAILURES
+            and not (self._encrypted and curl_threads.has_forked())
+            and not any(os.environ.get(name) or os.environ.get(name.upper()) for name in _PROXIES)
+            and curl_threads.available()
+        )
+
+    def takes(self, request: Request, path: str) -> bool:
+        """Return whether a request for an object at a path can be a plain one."""
+        (offset, length), version = (request.byte_range.offset, request.byte_range.length), request.version
+        # A range of no bytes cannot be expressed in HTTP, and Azure takes none that count from the end. What is wrong
+        # is for obstore.
+        if (length is not None and (length <= 0 or offset < 0)) or (offset < 0 and self._kind == "AzureStore"):
+            return False
+        if request.unless_version is not None or (isinstance(version, str) and not _TAG.fullmatch(version)):
+            return False
+        return _PLAIN_PATH.fullmatch(path) is not None
+
+    def failed(self, *, temporary: bool) -> None:
+        """Count a request that failed where obstore's did not; a server that is busy may refuse any."""
+        if not (temporary and self.proven):
+            self._failures += 1
+
+    def succeeded(self) -> None:
+        """Begin to count anew."""
+        self._failures = 0
+        self.proven = True
+
+    def of(self, paths: Sequence[str], store: Any) -> list[str]:
+        """Return the URLs of some objects; any exception of obstore may be raised.
+
+        Parameters
+        ----------
+        paths
+            Paths from the root of the store of obstore.
+        store
+            That store.
+        """
+        if self._base:
+            return [f"{self._base}/{path}" for path in paths]
+        if self._unsigned:
+            # obstore signs nothing for such a store. One with any keys has the same URLs, apart from the signature.
+            keywords = {"config": self._config | _TWIN, "client_options": {"allow_http": True}}
+            store = obstore_module.make(self._kind, (), keywords)
+        valid = datetime.timedelta(seconds=_VALID_S)
+        try:
+            signed: list[str] = obstore_module.module().sign(store, "GET", list(paths), valid)
+        except BaseException:
+            # Not for every store can it be done, and the wait for credentials may be long.
+            self._possible = False
+            raise
+        return [url.partition("?")[0] for url in signed] if self._unsigned else signed
+
+
+def _are_plain(kind: str, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> bool:
+    client = keywords.get("client_options") or {}
+    if set(client) - _CLIENT or set(keywords) - {"client_options", "config", "credential_provider", "retry_config"}:
+        return False
+    config = keywords.get("config") or {}
+    if kind == "HTTPStore":
+        return len(arguments) == 1 and not config and _PLAIN_URL.fullmatch(str(arguments[0])) is not None
+    return kind in _SIGNED and not arguments and bool(config) and not set(config) - _SIGNED[kind]
+
+
+def _seconds(value: Any, default: float) -> float | None:
+    """Return a time in seconds; None for one that is written in another way."""
+    if value is None:
+        return default
+    if isinstance(value, datetime.timedelta):
+        return value.total_seconds()
+    found = _TIME.fullmatch(value) if isinstance(value, str) else None
+    return None if found is None else float(found[1]) * _UNITS_S[found[2]]
