@@ -1,4 +1,4 @@
-"""Many GET requests in few threads, by libcurl (pycurl): a request takes half the processor time that obstore takes.
+"""Many GET requests in few threads, by libcurl (pycurl): a request takes less processor time than obstore's.
 
 A thread keeps many requests in progress: libcurl sends them and receives answers, and this module waits for sockets.
 Sources of requests are asked for the next ones, in turn, whenever there is room; each request's source gets its answer.
