@@ -248,15 +248,25 @@ class _Transfer:
         """
         curl, handle, source, token = self._curl, self.handle, self.source, self.token
         assert source is not None
-        seconds = handle.getinfo(curl.TOTAL_TIME)
+        status, seconds = handle.getinfo(curl.RESPONSE_CODE), handle.getinfo(curl.TOTAL_TIME)
         body = self._view[: self._end]
+        response: Response | Failed = Response(status, self._lines, body, seconds)
+        # To libcurl, an answer may end in its header.
+        if wrong or not self._is_header_complete():
+            # What libcurl says may have the URL in it, which may be a secret.
+            response = Failed(wrong.partition("http")[0] or "the answer was cut off", seconds)
         self.source = self.token = None
         self._view = _NOTHING
-        # To libcurl, an answer may end in its header.
-        if wrong or not self._lines or self._lines[-1] not in (b"\r\n", b"\n"):
-            # What libcurl says may have the URL in it, which may be a secret.
-            return source, token, Failed(wrong.partition("http")[0] or "the answer was cut off", seconds)
-        return source, token, Response(handle.getinfo(curl.RESPONSE_CODE), self._lines, body, seconds)
+        return source, token, response
+
+    def _is_header_complete(self) -> bool:
+        """Return whether there is an empty line after the last line with a status; trailers may follow."""
+        for line in reversed(self._lines):
+            if line in (b"\r\n", b"\n"):
+                return True
+            if line.startswith(b"HTTP/"):
+                return False
+        return False
 
     def _write(self, part: bytes) -> int:
         """Take the next bytes; return how many were taken."""
@@ -276,8 +286,11 @@ class _Transfer:
         elif self._nbytes is not None:
             expected = self._nbytes
         else:
-            # libcurl has compared it with the most bytes of the answer, if there is such a bound.
-            expected = next((int(line[15:]) for line in self._lines if line[:15].lower() == _LENGTH), 0)
+            # Of the last header. libcurl has compared it with the most bytes of the answer, if there is such a bound.
+            lengths = (int(line[15:]) for line in reversed(self._lines) if line[:15].lower() == _LENGTH)
+            expected = next(lengths, 0)
+            if self._most_nbytes:
+                expected = min(expected, self._most_nbytes)
         view = self._memory.take(max(nbytes, expected))
         view[: self._end] = self._view[: self._end]
         self._view = view
@@ -371,9 +384,13 @@ class _Loop:
             self._sockets = _Sockets(curl, most, self._woken)
             self._free = [_Transfer(curl, self._memory) for _ in range(most)]
         except BaseException:
-            os.close(self._woken)
-            os.close(self._waking)
+            self.close()
             raise
+
+    def close(self) -> None:
+        """Close what wakes the thread, which has not been started."""
+        os.close(self._woken)
+        os.close(self._waking)
 
     def add(self, source: Source) -> None:
         """Add a source."""
@@ -403,8 +420,9 @@ class _Loop:
         self._in_progress.clear()
         self._sockets.close(given_up)
         for transfer in given_up:
-            if transfer.source is not None:
-                transfer.source.done(transfer.token, Failed("libcurl failed", 0.0))
+            with contextlib.suppress(BaseException):
+                if transfer.source is not None:
+                    transfer.source.done(transfer.token, Failed("libcurl failed", 0.0))
         while True:
             try:
                 self._sockets = _Sockets(self._curl, self._most, self._woken)
@@ -420,21 +438,26 @@ class _Loop:
             if not self._free:
                 return
             source = self._sources.popleft()
-            for token, get in source.take(len(self._free)):
-                self._send(source, token, get)
-            if not source.has_ended():
-                self._sources.append(source)
+            left = deque(source.take(len(self._free)))
+            try:
+                while left:
+                    self._send(source, *left.popleft())
+            finally:
+                if not source.has_ended():
+                    self._sources.append(source)
+                for token, _ in left:
+                    source.done(token, Failed("libcurl failed", 0.0))
 
     def _send(self, source: Source, token: Any, get: Get) -> None:
         transfer = self._free.pop()
         try:
             transfer.set(source, token, get)
+            self._in_progress.add(transfer)
             self._sockets.multi.add_handle(transfer.handle)
         except BaseException:
+            self._in_progress.discard(transfer)
             source.done(token, Failed("libcurl refuses the request", 0.0))
             self._free.append(_Transfer(self._curl, self._memory))
-        else:
-            self._in_progress.add(transfer)
 
     def _finish(self) -> None:
         """Hand over the answers that are complete."""
@@ -472,7 +495,11 @@ def _started() -> list[_Loop]:
             try:
                 for _ in range(threads):
                     loop = _Loop(curl, most)
-                    _thread.start_new_thread(loop.run, ())
+                    try:
+                        _thread.start_new_thread(loop.run, ())
+                    except RuntimeError:
+                        loop.close()
+                        raise
                     _loops.append(loop)
             # No thread, no file descriptors, no memory, or a libcurl that lacks an option: what there is has to do.
             except Exception:

@@ -2,8 +2,8 @@
 
 They are sent where nothing but a URL and a byte range makes a request: to web servers without headers of their own, and
 to S3 and Azure by signed URLs, which obstore makes. An answer that brings what was asked for is used, and so is one
-that says that there is no such value, or not this version. All else is asked for again by obstore, which knows what it
-means and how long to go on. Where plain requests fail and obstore's succeed, no more are sent.
+that says for good why there is none. All else is asked for again by obstore, which knows what it means and how long to
+go on. Where plain requests fail and obstore's succeed, no more are sent.
 """
 
 from __future__ import annotations
@@ -135,12 +135,15 @@ class Gets:
     def done(self, token: tuple[Any, Request], response: Response | Failed) -> None:
         """Hand over the answer to a request, if it brings what was asked for."""
         try:
-            self._take_answer(token, response)
+            answer = self._answer_or_begin(token, response)
         # Nobody else would hear of it.
         except BaseException as error:
-            self._finish(token, _failed(error, token[1]))
+            answer = _failed(error, token[1])
+        if answer is not None:
+            self._finish(token, answer)
 
-    def _take_answer(self, token: tuple[Any, Request], response: Response | Failed) -> None:
+    def _answer_or_begin(self, token: tuple[Any, Request], response: Response | Failed) -> Answer | None:
+        """Return the answer to a request; None if an I/O thread will hand it over."""
         request = token[1]
         traffic.count(requests=1, seconds=response.seconds)
         failure: Failure | None = None
@@ -155,24 +158,23 @@ class Gets:
                 if answer is not None:
                     self._plain.succeeded()
                     self._store._seen = True
-                    self._finish(token, answer)
-                    return
+                    return answer
         else:
             failure = self._failure(response)
             if failure is not None and failure.kind is Kind.ABSENT:
                 self._store._seen = True
             if failure is not None and request.version is None and self._is_absent(failure):
-                self._finish(token, Answer(None))
-                return
+                return Answer(None)
         if failure is None:
             traffic.count(retries=1)
             self._begin(token, partial(self._by_obstore, request, None))
-            return
+            return None
         first = FailedRequest(failure, 1, response.seconds)
         if failure.kind is Kind.TEMPORARY:
             self._begin(token, partial(self._by_obstore, request, first))
         else:
             self._begin(token, partial(self._store._answer_of, request, first))
+        return None
 
     def _answer(self, request: Request, response: Response) -> Answer | None:
         """Return the answer to a request; None if obstore has to say what it means.
@@ -222,7 +224,11 @@ class Gets:
         io_threads.submit(partial(self._run, token, work), self._stream.is_given_up)
 
     def _sign_urls(self, asked: Sequence[tuple[Any, Request]]) -> None:
-        self._signed.extend(self._with_urls(asked))
+        if self._stream.is_given_up():
+            for token in asked:
+                self._finish(token, Answer(None))
+        else:
+            self._signed.extend(self._with_urls(asked))
         with self._lock:
             self._signing -= 1
         curl_threads.wake()
@@ -231,7 +237,7 @@ class Gets:
         """Answer a request whose plain form has failed."""
         answer = self._store._get(request, first)
         if answer.value is not None:
-            self._plain.failed(temporary=first is not None)
+            self._plain.failed(busy=first is not None and first.failure.status is not None)
         return answer
 
     def _work(self, token: tuple[Any, Request], work: Callable[[], Answer]) -> None:
@@ -290,12 +296,12 @@ def _parsed(lines: Sequence[bytes]) -> dict[bytes, bytes]:
     for line in lines:
         # Most lines are others.
         if line[:1] in _INITIALS:
-            name, colon, value = line.partition(b":")
-            if colon:
-                found.setdefault(name.lower(), value.strip())
-            elif line.startswith(b"HTTP/"):
+            if line.startswith(b"HTTP/"):
                 # What came before was a part of another header.
                 found.clear()
+                continue
+            name, _, value = line.partition(b":")
+            found.setdefault(name.lower(), value.strip())
     return found
 
 

@@ -80,8 +80,9 @@ class PlainUrls:
         self._config = config = dict(keywords.get("config") or {})
         skips = config.get("skip_signature", os.environ.get("AWS_SKIP_SIGNATURE", "false"))
         self._unsigned = kind == "S3Store" and str(skips).lower() == "true"
-        known = {"access_key_id", "secret_access_key"} <= set(config) or "account_key" in config
-        self.are_quick = kind == "HTTPStore" or self._unsigned or known
+        # Azure may be asked for a key first, whatever is configured; a provider may ask anybody.
+        known = {"access_key_id", "secret_access_key"} <= set(config) and "credential_provider" not in keywords
+        self.are_quick = kind == "HTTPStore" or self._unsigned or (kind == "S3Store" and known)
         self._encrypted = not str(self._base or config.get("endpoint", "")).startswith("http://")
         self._failures = 0
         self._possible = None not in times and _are_plain(kind, arguments, keywords)
@@ -107,9 +108,9 @@ class PlainUrls:
             return False
         return _PLAIN_PATH.fullmatch(path) is not None
 
-    def failed(self, *, temporary: bool) -> None:
+    def failed(self, *, busy: bool) -> None:
         """Count a request that failed where obstore's did not; a server that is busy may refuse any."""
-        if not (temporary and self.proven):
+        if not (busy and self.proven):
             self._failures += 1
 
     def succeeded(self) -> None:

@@ -461,7 +461,8 @@ def test_versions_are_those_of_obstore() -> None:
         "/empty": [answer(ETag="", Last_Modified="Fri, 27 Nov 2026 10:00:00 GMT")],
         "/none": [answer(ETag=None)],
         "/twice": [answer().replace(b"ETag", b'ETag: "first"\r\nETag')],
-        "/hints": [b'HTTP/1.1 103 Early Hints\r\nETag: "old"\r\n\r\n' + answer(ETag=None)],
+        "/hints": [b'HTTP/1.1 103 Early Hints\r\nETag: "old"\r\nContent-Length: 999999\r\n\r\n' + answer(ETag=None)],
+        "/colon": [b'HTTP/1.1 103 A: b\r\nETag: "old"\r\n\r\n' + answer(status="200 OK: yes")],
     }
     with answering({**given, **OTHER}) as (url, asked):
         wanted = [Request(path[1:]) for path in given]
@@ -498,6 +499,47 @@ def test_a_busy_server_does_not_end_it() -> None:
     after = gzarr.stats()
     assert after["requests"] - before["requests"] == 18
     assert after["retries"] - before["retries"] == 8
+
+
+def test_every_request_is_answered_once(web: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also those that libcurl refuses."""
+    answered: list[int] = []
+
+    class Stream:
+        def __init__(self) -> None:
+            self.left = list(range(100))
+
+        def next_request(self) -> tuple[int, Request] | None:
+            return (self.left.pop(), Request("chunked/c/0/0")) if self.left else None
+
+        def answered(self, token: int, answer: Any) -> None:
+            answered.append(token)
+
+        def has_ended(self) -> bool:
+            return not self.left
+
+        def is_given_up(self) -> bool:
+            return False
+
+    made = curl_threads._Transfer.set
+    calls = 0
+
+    def fail_at_times(*arguments: Any) -> None:
+        nonlocal calls
+        calls += 1
+        if calls % 5 == 0:
+            raise MemoryError
+        made(*arguments)
+
+    monkeypatch.setattr(curl_threads._Transfer, "set", fail_at_times)
+    streams = gzarr.open_store(web).request_limits().streams
+    assert streams is not None
+    assert streams.answer_each(Stream())
+    deadline = time.monotonic() + 10
+    while len(answered) < 100 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    time.sleep(0.1)
+    assert sorted(answered) == list(range(100))
 
 
 def test_keys_are_checked(web: str) -> None:
