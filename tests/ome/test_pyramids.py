@@ -89,7 +89,7 @@ def test_factors_per_axis_and_axes_that_are_kept(tmp_path: Path) -> None:
 
 def test_channels_last(tmp_path: Path) -> None:
     data = volume((50, 60, 3), "u1")
-    with pytest.raises(ArgumentError, match="expected the axis of time first and those of space last"):
+    with pytest.raises(ArgumentError, match="expected the axis of time first and the axes of space last"):
         gzarr.ome.create(tmp_path, data, axes="yxc", levels=2)
     assert not (tmp_path / "zarr.json").exists()
 
