@@ -129,7 +129,7 @@ def box(path: str, inside: Any, outside: Any, *, complete: bool = False) -> Any:
 @pytest.mark.parametrize(
     ("entries", "match"),
     [
-        ([box("a/c/0", (slice(0, 4),), (slice(0, 4),)), box("b/c/1", (slice(0, 4),), (slice(4, 8),))], "several arrays"),
+        ([box("a/c/0", (slice(0, 4),), (slice(0, 4),)), box("b/c/1", (slice(0, 4),), (slice(4, 8),))], "several"),
         ([box("a/c/0", (slice(0, 4),), (slice(0, 4),)), box("a/c/0", (slice(0, 4),), (slice(4, 8),))], "twice"),
         ([box("a/c/0", (slice(0, 4),), (slice(0, 4),)), box("a/c/2", (slice(0, 4),), (slice(4, 8),))], "follow"),
         ([box("a/c/0", (slice(0, 4),), (slice(0, 4),)), box("a/c/1", (slice(0, 4),), (slice(3, 7),))], "follow"),
