@@ -1,4 +1,4 @@
-"""Anonymous memory that begins at a huge page. Per byte, huge pages cost a third of small ones to touch."""
+"""Anonymous memory that begins at a huge page."""
 
 from __future__ import annotations
 

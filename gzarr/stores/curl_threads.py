@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-#: Most threads: one receives one to two GB/s.
+#: Most threads.
 _MOST_THREADS: Final = 4
 #: Size of the buffer of each request, in bytes: what libcurl hands over at a time.
 _BUFFER_BYTES: Final = 256 << 10

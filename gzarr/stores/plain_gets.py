@@ -3,7 +3,7 @@
 They are sent where nothing but a URL and a byte range makes a request: to web servers without headers of their own, and
 to S3 and Azure by signed URLs, which obstore makes. An answer that brings what was asked for is used, and so is one
 that says for good why there is none. All else is asked for again by obstore, which knows what it means and how long to
-go on. Where plain requests fail and obstore's succeed, no more are sent.
+go on. Where plain requests fail and obstore's succeed, none are sent for a minute.
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import os
 import re
+import time
 from typing import TYPE_CHECKING, Any, Final
 
 from . import curl_threads, obstore_module
@@ -44,8 +45,9 @@ _PLAIN_URL: Final = re.compile(r"https?://[A-Za-z0-9.:\[\]-]+(/[A-Za-z0-9._~-]+)
 _TAG: Final = re.compile(r'"[\x21\x23-\x7e]*"', re.ASCII)
 #: Seconds for which a signed URL is valid: it is used at once.
 _VALID_S: Final = 3600
-#: Plain requests in a row that failed where obstore's did not.
+#: Plain requests in a row that failed where obstore's did not, after which none are sent for some seconds.
 _MOST_FAILURES: Final = 4
+_PAUSE_S: Final = 60.0
 _TWIN: Final = {"access_key_id": "none", "secret_access_key": "none", "skip_signature": "false"}
 
 
@@ -85,13 +87,14 @@ class PlainUrls:
         self.are_quick = kind == "HTTPStore" or self._unsigned or (kind == "S3Store" and known)
         self._encrypted = not str(self._base or config.get("endpoint", "")).startswith("http://")
         self._failures = 0
+        self._paused_until = 0.0
         self._possible = None not in times and _are_plain(kind, arguments, keywords)
 
     def possible(self) -> bool:
         """Return whether plain requests can be sent now."""
         return (
             self._possible
-            and self._failures < _MOST_FAILURES
+            and time.monotonic() >= self._paused_until
             and not (self._encrypted and curl_threads.has_forked())
             and not any(os.environ.get(name) or os.environ.get(name.upper()) for name in _PROXIES)
             and curl_threads.available()
@@ -99,7 +102,7 @@ class PlainUrls:
 
     def takes(self, request: Request, path: str) -> bool:
         """Return whether a request for an object at a path can be a plain one."""
-        (offset, length), version = (request.byte_range.offset, request.byte_range.length), request.version
+        offset, length, version = request.byte_range.offset, request.byte_range.length, request.version
         # A range of no bytes cannot be expressed in HTTP, and Azure takes none that count from the end. What is wrong
         # is for obstore.
         if (length is not None and (length <= 0 or offset < 0)) or (offset < 0 and self._kind == "AzureStore"):
@@ -110,8 +113,12 @@ class PlainUrls:
 
     def failed(self, *, busy: bool) -> None:
         """Count a request that failed where obstore's did not; a server that is busy may refuse any."""
-        if not (busy and self.proven):
-            self._failures += 1
+        if busy and self.proven:
+            return
+        self._failures += 1
+        if self._failures >= _MOST_FAILURES:
+            # A server may only have been started anew, so plain requests are tried again.
+            self._paused_until = time.monotonic() + _PAUSE_S
 
     def succeeded(self) -> None:
         """Begin to count anew."""

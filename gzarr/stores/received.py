@@ -1,7 +1,7 @@
 """Memory for what a thread receives: slabs in huge pages, which are used again.
 
-Memory from the C library is new to most answers, and to touch new pages takes longer than to receive what comes into
-them. So answers lie one after the other in slabs. A slab is used again when nobody holds an answer in it any more.
+Memory from the C library would be new to most answers, and the system has to clear new pages first. So answers lie one
+after the other in slabs. A slab is used again when nobody holds an answer in it any more.
 """
 
 from __future__ import annotations

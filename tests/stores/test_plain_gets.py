@@ -28,7 +28,7 @@ from support.range_server import range_server
 import gzarr
 from gzarr.engines.access import requests
 from gzarr.errors import ChunkError, StoreError
-from gzarr.stores import curl_threads
+from gzarr.stores import curl_threads, plain_urls
 from gzarr.stores.base import ByteRange, Request
 from gzarr.stores.remote_store import RemoteStore
 
@@ -206,10 +206,12 @@ def test_signed_urls(s3: tuple[str, int], by_obstore: Asked) -> None:
     assert all("SECRET" not in one.path for one in seen)
 
 
-def test_servers_that_take_no_signed_urls(s3: tuple[str, int], by_obstore: Asked) -> None:
+def test_servers_that_take_no_signed_urls(
+    s3: tuple[str, int], by_obstore: Asked, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with FaultProxy(s3) as proxy:
         options = servers.s3_options(proxy.url, **servers.PATIENT)
-        store = gzarr.open_store("s3://bucket/refused", read_only=False, storage_options=options)
+        store: Any = gzarr.open_store("s3://bucket/refused", read_only=False, storage_options=options)
         array = gzarr.create_array(store, data=elements(), **CHUNKED)
         proxy.fault_of = lambda number, seen: "status 403" if "X-Amz-Signature=" in seen.path else None
         np.testing.assert_array_equal(array[...], elements())
@@ -217,7 +219,14 @@ def test_servers_that_take_no_signed_urls(s3: tuple[str, int], by_obstore: Asked
         first = len(proxy.seen)
         np.testing.assert_array_equal(array[...], elements())
         assert not any("X-Amz-Signature=" in seen.path for seen in proxy.seen[first:])
-    assert store.request_limits().streams is None
+        assert store.request_limits().streams is None
+        # After a while they are tried again.
+        monkeypatch.setattr(plain_urls, "_PAUSE_S", 0.0)
+        store._plain._paused_until = 0.0
+        proxy.fault_of = lambda number, seen: None
+        by_obstore.clear()
+        np.testing.assert_array_equal(array[...], elements())
+        assert not by_obstore
 
 
 @pytest.mark.parametrize("hosted", [False, True])
