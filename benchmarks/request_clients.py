@@ -30,7 +30,7 @@ PARALLEL = 64
 
 def _gzarr(url: str, keys: list[str]) -> Callable[[], int]:
     from gzarr import open_store
-    from gzarr.engines.access.requests import answers
+    from gzarr.engines.access.answers import answers
     from gzarr.stores.base import Request
 
     store = open_store(url)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..waiting import taken_from
-from .access.requests import BATCH_CHUNKS, Fetching
+from .access.fetching import BATCH_CHUNKS, Fetching
 from .access.sources import ABSENT
 from .monitor import ReadCancelledError
 

@@ -23,7 +23,7 @@ from ..errors import StoreError
 from . import curl_threads, io_threads, traffic
 from .attempts import FailedRequest, ShortAnswerError
 from .base import Answer
-from .curl_threads import Failed, Get, Response
+from .curl_transfers import Failed, Get, Response
 from .object_errors import Failure, Kind, failure_of_answer
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import time
 from typing import TYPE_CHECKING, Any, Final
 
 from . import curl_threads, obstore_module
-from .curl_threads import Options
+from .curl_transfers import Options
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

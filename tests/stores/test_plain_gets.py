@@ -9,7 +9,6 @@ import os
 import re
 import resource
 import socket
-import socketserver
 import ssl
 import subprocess
 import sys
@@ -27,6 +26,7 @@ from support.range_server import range_server
 
 import gzarr
 from gzarr.engines.access import requests
+from gzarr.engines.access.answers import answers
 from gzarr.errors import ChunkError, StoreError
 from gzarr.stores import curl_threads, plain_urls
 from gzarr.stores.base import ByteRange, Request
@@ -176,9 +176,9 @@ def test_ranges_and_versions(web: str) -> None:
     assert whole is not None
     n = len(whole)
     asked = [ByteRange(), ByteRange(3, 7), ByteRange(n - 1), ByteRange(-5), ByteRange(0, n), ByteRange(2, 0)]
-    tag = requests.answers(store, [Request("chunked/c/0/0")] * 2)[0].version
+    tag = answers(store, [Request("chunked/c/0/0")] * 2)[0].version
     assert isinstance(tag, str)
-    found = requests.answers(store, [Request("chunked/c/0/0", part, tag) for part in asked])
+    found = answers(store, [Request("chunked/c/0/0", part, tag) for part in asked])
     assert [bytes(answer.value) for answer in found] == [whole, whole[3:10], whole[-1:], whole[-5:], whole, b""]
     assert {answer.size for answer in found} == {n}
     assert {answer.version for answer in found} == {tag}
@@ -189,7 +189,7 @@ def test_ranges_and_versions(web: str) -> None:
         Request("chunked/c/0/0", most_nbytes=n - 1),
         Request("chunked/c/9/9"),
     ]
-    names = [type(answer.error).__name__ for answer in requests.answers(store, wrong)]
+    names = [type(answer.error).__name__ for answer in answers(store, wrong)]
     assert names == ["ValueReplacedError", "ValueSizeError", "ValueSizeError", "ValueSizeError", "NoneType"]
 
 
@@ -366,7 +366,7 @@ def test_unknown_hosts_and_closed_ports() -> None:
         listener.bind(("127.0.0.1", 0))
         port = listener.getsockname()[1]
     store = gzarr.open_store(f"http://127.0.0.1:{port}", storage_options={"timeout": 0.5})
-    found = requests.answers(store, [Request("a"), Request("b")])
+    found = answers(store, [Request("a"), Request("b")])
     assert all(isinstance(answer.error, StoreError) for answer in found)
     # That of libcurl is one of them.
     assert all(re.search(r"[2-9] attempts in 0\.", str(answer.error)) for answer in found)
@@ -379,135 +379,6 @@ def test_damaged_answers(web: str, folder: Path) -> None:
         proxy.fault_of = lambda number, seen: "short body" if seen.path.endswith("c/1/1") else None
         with pytest.raises(ChunkError, match="c/1/1"):
             array[...]
-
-
-# -- answers of servers, as they are written here
-
-
-@contextlib.contextmanager
-def answering(answers: dict[str, list[bytes]]) -> Iterator[tuple[str, list[str]]]:
-    """Run a server; yield its URL and the paths that it was asked for.
-
-    Each path has its answers, one after the other, of which the last one stays; each ends its connection.
-    """
-    asked: list[str] = []
-
-    class Handler(socketserver.StreamRequestHandler):
-        def handle(self) -> None:
-            path = self.rfile.readline().split()[1].decode()
-            while self.rfile.readline().strip():
-                pass
-            left = answers[path]
-            asked.append(path)
-            self.wfile.write(left.pop(0) if len(left) > 1 else left[0])
-
-    class Server(socketserver.ThreadingTCPServer):
-        daemon_threads = True
-        request_queue_size = 64
-
-    with Server(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_address[1]}", asked
-        finally:
-            server.shutdown()
-            thread.join()
-
-
-def answer(body: bytes = b"0123456789", status: str = "200 OK", **fields: str | None) -> bytes:
-    head = {"Content-Length": str(len(body)), "ETag": '"v"', "Connection": "close"}
-    head |= {name.replace("_", "-"): value for name, value in fields.items()}  # type: ignore[misc]
-    lines = [f"{name}: {value}" for name, value in head.items() if value is not None]
-    return "\r\n".join([f"HTTP/1.1 {status}", *lines, "", ""]).encode() + body
-
-
-def ask(url: str, *asked: Request, timeout: float = 1) -> list[Any]:
-    # Two at least are sent as a stream.
-    store = gzarr.open_store(url, storage_options={"timeout": timeout})
-    return requests.answers(store, [*asked, Request("other")])[:-1]
-
-
-OTHER = {"/other": [answer()]}
-PART = Request("a", ByteRange(0, 5))
-
-
-@pytest.mark.parametrize(
-    ("request_", "given"),
-    [
-        pytest.param(Request("a"), answer(b"01234", Content_Length=None), id="no length, cut off"),
-        pytest.param(Request("a"), answer(b"01234", Content_Length="10"), id="cut off"),
-        pytest.param(PART, answer(b"01234", "206 OK", Content_Range="bytes 0-9/10"), id="another end"),
-        pytest.param(PART, answer(b"01234", "206 OK", Content_Range="bytes 1-5/10"), id="another begin"),
-        pytest.param(PART, answer(b"01234", "206 OK", Content_Range="bytes 0-4/*"), id="no size"),
-        pytest.param(PART, answer(b"0123456789"), id="whole"),
-        pytest.param(Request("a"), answer(Content_Encoding="gzip"), id="encoded"),
-        pytest.param(
-            Request("a"), answer(ETag=None, Last_Modified="Thu, 01 Jan 99999999999999999999 00:00:00 GMT"), id="date"
-        ),
-        pytest.param(Request("a"), b"HTTP/1.1 200 OK\r\nContent-Le", id="cut header"),
-        pytest.param(Request("a"), b"nonsense", id="nonsense"),
-        pytest.param(Request("a"), b"", id="nothing"),
-    ],
-)
-def test_answers_that_bring_something_else(request_: Request, given: bytes) -> None:
-    """What libcurl makes of them is what obstore does: an error, or the value."""
-    with answering({"/a": [given], **OTHER}) as (url, _):
-        (found,) = ask(url, request_, timeout=0.3)
-        store = gzarr.open_store(url, storage_options={"timeout": 0.3})
-        (expected,) = store.get_many([request_])
-    assert (found.value is None) == (expected.value is None)
-    assert type(found.error) is type(expected.error)
-    if expected.value is not None:
-        assert bytes(found.value) == bytes(expected.value)
-
-
-def test_versions_are_those_of_obstore() -> None:
-    given = {
-        "/tag": [answer()],
-        "/weak": [answer(ETag='W/"x"', Last_Modified="Fri, 27 Nov 2026 10:00:00 GMT")],
-        "/date": [answer(ETag=None, Last_Modified="Fri, 27 Nov 2026 10:00:00 -0000")],
-        "/empty": [answer(ETag="", Last_Modified="Fri, 27 Nov 2026 10:00:00 GMT")],
-        "/none": [answer(ETag=None)],
-        "/twice": [answer().replace(b"ETag", b'ETag: "first"\r\nETag')],
-        "/hints": [b'HTTP/1.1 103 Early Hints\r\nETag: "old"\r\nContent-Length: 999999\r\n\r\n' + answer(ETag=None)],
-        "/colon": [b'HTTP/1.1 103 A: b\r\nETag: "old"\r\n\r\n' + answer(status="200 OK: yes")],
-    }
-    with answering({**given, **OTHER}) as (url, asked):
-        wanted = [Request(path[1:]) for path in given]
-        found = ask(url, *wanted)
-        assert len(asked) == len(given) + 1
-        expected = gzarr.open_store(url).get_many(wanted)
-    assert [one.version for one in found] == [one.version for one in expected]
-    assert [one.size for one in found] == [10] * len(given)
-
-
-def test_long_pages_say_what_is_absent() -> None:
-    """Their length does not hide their status: each is asked for once."""
-    page = b"x" * 60_000
-    given = {"/a": [answer(page, "404 Not Found")], "/b": [answer(page, "412 Precondition Failed")], **OTHER}
-    with answering(given) as (url, asked):
-        found = ask(url, Request("a", most_nbytes=10), Request("b", ByteRange(0, 5), '"v"'))
-    assert sorted(asked) == ["/a", "/b", "/other"]
-    assert found[0].value is None
-    assert found[0].error is None
-    assert type(found[1].error).__name__ == "ValueReplacedError"
-
-
-def test_a_busy_server_does_not_end_it() -> None:
-    busy = answer(b"", "503 Slow Down")
-    given = {f"/{i}": [busy, answer()] for i in range(8)}
-    before = gzarr.stats()
-    with answering({**given, **OTHER}) as (url, asked):
-        store = gzarr.open_store(url, storage_options={"timeout": 5})
-        assert requests.answers(store, [Request("other")] * 2)[0].error is None
-        found = requests.answers(store, [Request(str(i)) for i in range(8)])
-    assert all(bytes(one.value) == b"0123456789" for one in found)
-    assert len(asked) == 18
-    assert store.request_limits().streams is not None
-    after = gzarr.stats()
-    assert after["requests"] - before["requests"] == 18
-    assert after["retries"] - before["retries"] == 8
 
 
 def test_every_request_is_answered_once(web: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -530,7 +401,7 @@ def test_every_request_is_answered_once(web: str, monkeypatch: pytest.MonkeyPatc
         def is_given_up(self) -> bool:
             return False
 
-    made = curl_threads._Transfer.set
+    made = curl_threads.Transfer.set
     calls = 0
 
     def fail_at_times(*arguments: Any) -> None:
@@ -540,7 +411,7 @@ def test_every_request_is_answered_once(web: str, monkeypatch: pytest.MonkeyPatc
             raise MemoryError
         made(*arguments)
 
-    monkeypatch.setattr(curl_threads._Transfer, "set", fail_at_times)
+    monkeypatch.setattr(curl_threads.Transfer, "set", fail_at_times)
     streams = gzarr.open_store(web).request_limits().streams
     assert streams is not None
     assert streams.answer_each(Stream())
@@ -552,7 +423,7 @@ def test_every_request_is_answered_once(web: str, monkeypatch: pytest.MonkeyPatc
 
 
 def test_keys_are_checked(web: str) -> None:
-    found = requests.answers(gzarr.open_store(web), [Request("chunked/../secret"), Request("a//b"), Request("../a")])
+    found = answers(gzarr.open_store(web), [Request("chunked/../secret"), Request("a//b"), Request("../a")])
     assert [type(one.error).__name__ for one in found] == ["ArgumentError"] * 3
 
 
@@ -567,7 +438,7 @@ def test_slow_credentials_hold_up_nobody(s3: tuple[str, int], web: str) -> None:
     assert signed.request_limits().streams is not None
     other = gzarr.open_array(f"{web}/chunked")
     found: list[Any] = []
-    thread = threading.Thread(target=lambda: found.extend(requests.answers(signed, [Request("a"), Request("b")])))
+    thread = threading.Thread(target=lambda: found.extend(answers(signed, [Request("a"), Request("b")])))
     thread.start()
     time.sleep(0.2)
     begin = time.monotonic()
@@ -602,10 +473,10 @@ def test_a_thread_goes_on_after_any_failure(
         raise failure("of a test")
 
     monkeypatch.setattr(type(store._plain), "of", fail)
-    assert requests.answers(store, [Request("chunked/c/0/0")] * 2)[0].value is not None
+    assert answers(store, [Request("chunked/c/0/0")] * 2)[0].value is not None
     monkeypatch.undo()
     monkeypatch.setattr(type(store), "_checked", fail)
-    answers = requests.answers(store, [Request("chunked/c/0/0")] * 2)
-    assert all(one.error is not None for one in answers)
+    found = answers(store, [Request("chunked/c/0/0")] * 2)
+    assert all(one.error is not None for one in found)
     monkeypatch.undo()
-    assert requests.answers(store, [Request("chunked/c/0/0")] * 2)[0].value is not None
+    assert answers(store, [Request("chunked/c/0/0")] * 2)[0].value is not None

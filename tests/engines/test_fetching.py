@@ -1,4 +1,4 @@
-"""Requests in I/O threads, within a budget: all are answered, nobody waits for ever, and those who wait are woken."""
+"""Requests of a read in I/O threads, within a budget: all are answered, and nobody waits for ever."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from support.counting_store import CountingStore
 
 import gzarr
-from gzarr.engines.access.requests import Fetching
+from gzarr.engines.access.fetching import Fetching
 from gzarr.errors import ChunkReadError
 from gzarr.stores import io_threads
 

@@ -1,0 +1,100 @@
+"""Answers to some requests to a remote store, sent side by side."""
+
+from __future__ import annotations
+
+from functools import partial
+from queue import SimpleQueue
+from typing import TYPE_CHECKING
+
+from ...errors import ValueSizeError
+from ...stores import io_threads
+from ...stores.base import Answer, ByteRange, Request
+from ...waiting import taken_from
+from .sources import IN_SHARD, WHOLE
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ...stores.base import RemoteValues
+    from .sources import Sources
+
+
+def answers(store: RemoteValues, requests: Sequence[Request]) -> list[Answer]:
+    """Return the answers to some requests, sent side by side."""
+    limits = store.request_limits()
+    if limits.streams is not None and len(requests) > 1:
+        listed = _Listed(requests)
+        if limits.streams.answer_each(listed):
+            return listed.wait()
+    step = max(1, min(limits.each, -(-len(requests) // limits.calls)))
+    groups = [requests[i : i + step] for i in range(0, len(requests), step)]
+    found = io_threads.call_all([partial(store.get_many, group) for group in groups])
+    return [answer for group in found for answer in group]
+
+
+class _Listed:
+    """Some requests, as a stream.
+
+    Parameters
+    ----------
+    requests
+        The requests.
+    """
+
+    def __init__(self, requests: Sequence[Request]) -> None:
+        self._turn = iter(enumerate(requests))
+        self._answers: list[Answer] = [Answer(None)] * len(requests)
+        # An entry for each answer; the last one ends the wait.
+        self._left = [None] * len(requests)
+        self._done: SimpleQueue[None] = SimpleQueue()
+        self._ended = False
+
+    def next_request(self) -> tuple[int, Request] | None:
+        """Return the next request with its position."""
+        found = next(self._turn, None)
+        self._ended = found is None
+        return found
+
+    def answered(self, token: int, answer: Answer) -> None:
+        """Take the answer to a request."""
+        self._answers[token] = answer
+        self._left.pop()
+        if not self._left:
+            self._done.put(None)
+
+    def has_ended(self) -> bool:
+        """Return whether all requests were taken."""
+        return self._ended
+
+    def is_given_up(self) -> bool:
+        """Return False: the caller waits."""
+        return False
+
+    def wait(self) -> list[Answer]:
+        """Wait for the answers; return them in order."""
+        taken_from(self._done)
+        return self._answers
+
+
+def request_for(sources: Sources, i: int, offset: int, nbytes: int, most_encoded: int) -> Request:
+    """Return the request for a byte range of value ``i``, or for all of it."""
+    version = None if sources.versions is None else sources.versions[i]
+    if nbytes == WHOLE:
+        return Request(sources.keys[i], version=version, most_nbytes=most_encoded)
+    if nbytes == IN_SHARD:
+        return Request(sources.keys[i], most_nbytes=sources.most_shard_nbytes)
+    return Request(sources.keys[i], ByteRange(offset, nbytes), version)
+
+
+def checked(request: Request, answer: Answer) -> Answer:
+    """Return an answer, with an error if it is not what was asked for."""
+    if answer.error is not None or answer.value is None:
+        return answer
+    nbytes, length = memoryview(answer.value).nbytes, request.byte_range.length
+    if length is not None and nbytes != length:
+        wrong = f"the store returned {nbytes} bytes of {request.key!r}, expected {length}"
+    elif request.most_nbytes is not None and nbytes > request.most_nbytes:
+        wrong = f"{request.key!r} has {nbytes} bytes; a chunk of this array has at most {request.most_nbytes}"
+    else:
+        return answer
+    return Answer(None, error=ValueSizeError(wrong, key=request.key))
