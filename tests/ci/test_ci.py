@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
 import tomllib
@@ -46,3 +47,25 @@ def test_a_python_that_is_on_the_path_or_pyenvs_is_found_if_it_runs(tmp_path: Pa
     (pyenv.parent.parent / "3.98.1" / "bin" / "python").symlink_to(pyenv / "python")
     missing = shell("versioned_python 3.98", **found)
     assert (missing.returncode, missing.stdout) == (1, "")
+
+
+def test_what_failed_is_said_at_the_end() -> None:
+    done = shell(
+        "source ci/checks.sh; set -e;"
+        "sleep 0.1 & check waits wait $!;"
+        "(exit 3) & check breaks wait $!;"
+        "check tests bash -c 'seq 300; echo \"== FAILURES ==\"; seq 400 600; echo reason >&2; exit 1';"
+        "check lint bash -c 'seq 700 800; exit 1';"
+        "check leaves bash -c 'sleep 60 & echo $!';"
+        "check fine echo fine;"
+        "finish"
+    )
+    assert done.returncode == 1
+    os.kill(int(done.stdout.split("== leaves\n")[1].split()[0]), signal.SIGKILL)
+    before, end = done.stdout.split("== What failed:\n")
+    assert before.index("== tests: FAILED") < before.index("== fine")
+    # Of tests what is after the head of the failures, of others the last lines.
+    tests = [str(number) for number in range(402, 601)] + ["reason"]
+    lint = [str(number) for number in range(761, 801)]
+    assert end.split("\n") == ["== breaks: FAILED", "== tests: FAILED", *tests, "== lint: FAILED", *lint, ""]
+    assert shell("source ci/checks.sh; check fine echo fine; finish").stdout.split("\n") == ["== fine", "fine", ""]

@@ -1,0 +1,43 @@
+# To be sourced: checks that run one after another.
+#
+# Every check runs, even after a failure; the exit code is 1 if any failed. What failed is said once more at the end, where
+# thousands of lines of later checks do not hide it.
+status=0
+logs=$(mktemp -d)
+trap 'rm -rf "$logs"' EXIT
+check() {
+    local name=$1 failed=
+    shift
+    echo "== $name"
+    "$@" > >(tee "$logs/last") 2>&1 || failed=1
+    copied "${!:-}"
+    if [ -n "$failed" ]; then
+        echo "== $name: FAILED"
+        {
+            echo "== $name: FAILED"
+            if grep -Eq '^=+ (FAILURES|ERRORS) =+$' "$logs/last"; then
+                sed -En '/^=+ (FAILURES|ERRORS) =+$/,$p' "$logs/last" | tail -n 200
+            else
+                tail -n 40 "$logs/last"
+            fi
+        } >>"$logs/failed"
+        status=1
+    fi
+}
+# Waits until tee has written all: not for ever, as a process that a check has left behind may still hold its pipe.
+copied() {
+    local turn
+    for turn in {1..50}; do
+        if [ -z "$1" ] || ! kill -0 "$1" 2>/dev/null; then
+            return
+        fi
+        sleep 0.1
+    done
+}
+finish() {
+    if [ "$status" -ne 0 ]; then
+        echo "== What failed:"
+        cat "$logs/failed"
+    fi
+    exit "$status"
+}
