@@ -16,7 +16,8 @@ check() {
         {
             echo "== $name: FAILED"
             if grep -Eq '^=+ (FAILURES|ERRORS) =+$' "$logs/last"; then
-                sed -En '/^=+ (FAILURES|ERRORS) =+$/,$p' "$logs/last" | tail -n 200
+                sed -En '/^=+ (FAILURES|ERRORS) =+$/,$p' "$logs/last" |
+                    sed -E '/^=+ warnings summary/,/^-- Docs: /d' | tail -n 200
             else
                 tail -n 40 "$logs/last"
             fi
@@ -40,4 +41,14 @@ finish() {
         cat "$logs/failed"
     fi
     exit "$status"
+}
+# The types of all public names are known to basedpyright, too. Those that are of PyTorch have types only where it is
+# installed.
+check_public_types() {
+    local bin=$1
+    if "$bin/python" -c 'import torch' 2>/dev/null; then
+        check "types of public names" env PATH="$bin:$PATH" "$bin/basedpyright" --verifytypes gzarr --ignoreexternal
+    else
+        echo "== types of public names: PyTorch is not installed here, NOT TESTED"
+    fi
 }

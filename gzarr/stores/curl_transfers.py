@@ -136,7 +136,8 @@ class Transfer:
         self._options: Options | None = None
         self._headers: tuple[str, ...] | None = None
         self._most_nbytes = 0
-        self.handle = handle = curl.Curl()
+        handle: Any = curl.Curl()
+        self.handle: Any = handle
         handle.transfer = self
         handle.setopt(curl.NOSIGNAL, 1)
         handle.setopt(curl.HTTP_VERSION, curl.CURL_HTTP_VERSION_1_1)

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from .base import Request, RequestStream
+    from .curl_transfers import Options
     from .plain_urls import PlainUrls
 
 _RANGE: Final = re.compile(rb"bytes (\d{1,18})-(\d{1,18})/(\d{1,18})", re.IGNORECASE)
@@ -76,7 +77,7 @@ class Gets:
 
     def __init__(self, store: Behind, plain: PlainUrls, stream: RequestStream, most: int) -> None:
         self._store, self._plain, self._stream, self._most = store, plain, stream, most
-        self.options = plain.options
+        self.options: Options = plain.options
         self._lock = threading.Lock()
         self._in_progress = 0
         # Requests whose URLs are being signed, or are signed.

@@ -75,8 +75,8 @@ class PlainUrls:
             _seconds(client.get(name), default)
             for name, default in (("connect_timeout", 5), ("read_timeout", 30), ("timeout", 30))
         ]
-        self.options = Options(connect or 0, stall or 0, timeout or 0, str(client.get("user_agent", "gzarr")))
-        self.proven = False
+        self.options: Options = Options(connect or 0, stall or 0, timeout or 0, str(client.get("user_agent", "gzarr")))
+        self.proven: bool = False
         self._kind = kind
         self._base = str(arguments[0]).rstrip("/") if kind == "HTTPStore" and len(arguments) == 1 else ""
         self._config = config = dict(keywords.get("config") or {})
@@ -84,7 +84,7 @@ class PlainUrls:
         self._unsigned = kind == "S3Store" and str(skips).lower() == "true"
         # Azure may be asked for a key first, whatever is configured; a provider may ask anybody.
         known = {"access_key_id", "secret_access_key"} <= set(config) and "credential_provider" not in keywords
-        self.are_quick = kind == "HTTPStore" or self._unsigned or (kind == "S3Store" and known)
+        self.are_quick: bool = kind == "HTTPStore" or self._unsigned or (kind == "S3Store" and known)
         self._encrypted = not str(self._base or config.get("endpoint", "")).startswith("http://")
         self._failures = 0
         self._paused_until = 0.0

@@ -49,20 +49,24 @@ def test_a_python_that_is_on_the_path_or_pyenvs_is_found_if_it_runs(tmp_path: Pa
     assert (missing.returncode, missing.stdout) == (1, "")
 
 
-def test_what_failed_is_said_at_the_end() -> None:
+def test_what_failed_is_said_at_the_end(tmp_path: Path) -> None:
+    out = tmp_path / "out"
     done = shell(
-        "source ci/checks.sh; set -e;"
+        f"exec >'{out}'; source ci/checks.sh; set -e;"
         "sleep 0.1 & check waits wait $!;"
         "(exit 3) & check breaks wait $!;"
-        "check tests bash -c 'seq 300; echo \"== FAILURES ==\"; seq 400 600; echo reason >&2; exit 1';"
+        'check tests bash -c \'seq 300; echo "== FAILURES =="; seq 400 500;'
+        'echo "== warnings summary =="; echo deprecated; echo "-- Docs: https"; seq 501 600; echo reason >&2; exit 1\';'
         "check lint bash -c 'seq 700 800; exit 1';"
+        # It holds the pipe to tee.
         "check leaves bash -c 'sleep 60 & echo $!';"
         "check fine echo fine;"
         "finish"
     )
     assert done.returncode == 1
-    os.kill(int(done.stdout.split("== leaves\n")[1].split()[0]), signal.SIGKILL)
-    before, end = done.stdout.split("== What failed:\n")
+    text = out.read_text()
+    os.kill(int(text.split("== leaves\n")[1].split()[0]), signal.SIGKILL)
+    before, end = text.split("== What failed:\n")
     assert before.index("== tests: FAILED") < before.index("== fine")
     # Of tests what is after the head of the failures, of others the last lines.
     tests = [str(number) for number in range(402, 601)] + ["reason"]
