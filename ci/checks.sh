@@ -9,7 +9,8 @@ check() {
     local name=$1 failed=
     shift
     echo "== $name"
-    "$@" > >(tee "$logs/last") 2>&1 || failed=1
+    # In a group the shell itself starts tee, and knows its process.
+    { "$@"; } > >(tee "$logs/last") 2>&1 || failed=1
     copied "${!:-}"
     if [ -n "$failed" ]; then
         echo "== $name: FAILED"

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 from gzarr_kernels.slots.arithmetic import SIZE
 from gzarr_kernels.slots.conversion import NONE, conversion
+from gzarr_kernels.slots.packed_bits import FIRST
 
 from .codec import Operation
+from .packbits import unpacking
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -107,6 +109,8 @@ def compiled_filter(
         return ()
     if name == "fletcher32":
         return (Operation(name),)
+    if name == "packbits":
+        return unpacking(1, 1, from_highest=True, padding_at=FIRST)
     if name not in ("astype", "delta", "fixedscaleoffset", "quantize"):
         return None
     encoded, decoded = filter_types(name, configuration, dtype)

@@ -90,6 +90,7 @@ class Operation:
     - blosc: none (everything is in the container's header)
     - shuffle: ``(elementsize,)`` (numcodecs' byte shuffle filter)
     - line, delta: as in ``gzarr_kernels.slots.arithmetic``
+    - packbits: as in ``gzarr_kernels.slots.packed_bits``
     - crc32c, fletcher32: none (checksum in the last 4 bytes)
     """
 

@@ -21,16 +21,18 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
+from gzarr_kernels.slots import packed_bits as slots
 
 from ..documents.json import quote
 from ..dtypes.properties import bits, component, kind_of, storage
 from ..errors import MetadataError
 from .buffers import Bytes, flat, need_array
-from .codec import ArrayRepresentation, BytesRepresentation, Codec, CodecKind, Representation
+from .codec import ArrayRepresentation, BytesRepresentation, Codec, CodecKind, Operation, Representation
 
 if TYPE_CHECKING:
     from ..documents.configuration import Configuration
 
+_PLACES = {"none": slots.NOWHERE, "first_byte": slots.FIRST, "last_byte": slots.LAST}
 _PADDINGS = {"none": "none", "first_byte": "first_byte", "last_byte": "last_byte"}
 # Names in the registry's schema, which differ from the specification's text.
 _PADDINGS_OF_SCHEMA = {"start_byte": "first_byte", "end_byte": "last_byte"}
@@ -116,6 +118,14 @@ class PackbitsCodec(Codec):
         # zarrs omits the padding byte for elements of whole bytes.
         return BytesRepresentation(None if self._whole_bytes(array) else nbytes + 1, nbytes + 1)
 
+    def operations(self, decoded: Representation) -> tuple[Operation, ...] | None:
+        """Return the compiled step."""
+        array = need_array(decoded, self.label)
+        part = component(array.dtype)
+        first, stop = self._range(array)
+        sign_stop = bits(part) if kind_of(array.dtype) in "imM" else 0
+        return unpacking(part.itemsize, stop - first, first, sign_stop, padding_at=_PLACES[self.padding_encoding])
+
     def decode(self, encoded: Any, decoded: Representation) -> Any:
         """Return the elements; dropped bits are zeros or copies of the sign."""
         array = need_array(decoded, self.label)
@@ -168,6 +178,31 @@ class PackbitsCodec(Codec):
             return body
         padding = np.array([8 * body.size - self._packed_bits(array)], np.uint8)
         return np.concatenate([padding, body] if self.padding_encoding == "first_byte" else [body, padding])
+
+
+def unpacking(
+    width: int, kept: int, first_bit: int = 0, sign_stop: int = 0, *, from_highest: bool = False, padding_at: int
+) -> tuple[Operation, ...] | None:
+    """Return the native step that unpacks bits; None where elements are not little-endian.
+
+    Parameters
+    ----------
+    width
+        Bytes of an element.
+    kept, first_bit
+        Number of its stored bits, and position of the lowest.
+    sign_stop
+        Bit before which the repetition of the highest stored bit ends; 0 for no repetition.
+    from_highest
+        Whether the first bit of a byte is its highest; then ``kept`` is 1.
+    padding_at
+        Place of the byte with the number of padding bits (``gzarr_kernels.slots.packed_bits``).
+    """
+    if sys.byteorder != "little":
+        return None
+    sign = ((1 << max(0, sign_stop - first_bit - kept)) - 1) << kept
+    as_signed = np.array([sign], np.uint64).view(np.int64)[0]
+    return (Operation("packbits", (width, kept, first_bit, int(as_signed), int(from_highest), padding_at)),)
 
 
 def _native(data: npt.NDArray[np.uint8], unit: int) -> Bytes:

@@ -38,7 +38,7 @@ def chunk_failure(request: ReadRequest, row: int, code: int, detail: int) -> tup
         s.TOO_LARGE: f"{detail} encoded bytes are more than {labels} makes of a chunk of this array; {expected}",
         s.WRONG_SIZE: f"{size} with {labels}; {expected}",
         s.CORRUPT: f"{labels} cannot decode it: corrupt or truncated (decoder's code {detail}); {expected}",
-        s.BAD_CHECKSUM: f"the crc32c checksum does not match: the bytes are corrupt ({labels})",
+        s.BAD_CHECKSUM: f"a checksum does not match: the bytes are corrupt ({labels})",
         s.BAD_BLOSC: f"not a valid Blosc container: {_blosc(detail)}; {expected}",
     }.get(code, f"failed with status {code}")
 

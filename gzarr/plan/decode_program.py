@@ -7,7 +7,7 @@ are part of placing.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from gzarr_kernels.operations import OPERATIONS
@@ -25,6 +25,10 @@ if TYPE_CHECKING:
 
     from ..codecs.codec import Codec, Representation
     from ..metadata.chunk_grid import IntArray
+
+
+#: Operations on arrays that depend on the order of the elements.
+_IN_ORDER: Final = ("delta", "packbits")
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,7 +289,7 @@ def _program(
             else:
                 nbytes = decoded.nbytes
                 if isinstance(decoded, ArrayRepresentation):
-                    filtered, in_order = True, in_order or step.name == "delta"
+                    filtered, in_order = True, in_order or step.name in _IN_ORDER
                 elif OPERATIONS[step.name].in_place:
                     # It only strips a checksum, whatever the size.
                     nbytes = nbytes or 0

@@ -348,6 +348,7 @@ OPERATIONS: dict[str, Operation] = {
     "shuffle": Operation(module="gzarr_kernels.shuffles"),
     "line": Operation(module="gzarr_kernels.arithmetic", encoder=None),
     "delta": Operation(module="gzarr_kernels.arithmetic", encoder=None),
+    "packbits": Operation(module="gzarr_kernels.packed_bits", encoder=None),
     "fletcher32": Operation(module="gzarr_kernels.fletcher32", encoder=None, in_place=True),
     "crc32c": Operation(module="gzarr_kernels.crc32c", decoder=(_CRC32C,), encoder=(_CRC32C,), in_place=True),
 }

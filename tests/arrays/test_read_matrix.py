@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 SHUFFLES = ("noshuffle", "shuffle", "bitshuffle")
 #: Filters of numcodecs that the compiled loop undoes, by the names of cases here.
-COMPILED = ("astype", "bitround", "delta", "fletcher32", "offset", "quantize")
+COMPILED = ("astype", "bitround", "delta", "fletcher32", "offset", "packbits", "quantize")
 COMPRESSORS = ("lz4", "lz4hc", "zstd", "zlib", "blosclz")
 
 

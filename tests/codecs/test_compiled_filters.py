@@ -115,6 +115,8 @@ NATIVE: list[Any] = [
     ("<u2", [numcodecs.Delta("<u2")]),
     ("<f8", [numcodecs.Delta("<f8")]),
     ("<i4", [numcodecs.Fletcher32()]),
+    ("|b1", [numcodecs.PackBits()]),
+    ("|b1", [numcodecs.PackBits(), numcodecs.Fletcher32()]),
     ("<f4", [numcodecs.FixedScaleOffset(2600, 10, "<f4", "<i4"), numcodecs.Delta("<i4", "<i2"), numcodecs.Shuffle(2),
              numcodecs.Zlib(1), numcodecs.Fletcher32()]),
 ]  # fmt: skip
@@ -163,6 +165,11 @@ CHAINS: list[Any] = [
     ("i4", [{"name": "scale_offset", "configuration": {"offset": 0, "scale": 1}}, LITTLE, ZSTD], True),
     ("i4", [{"name": "scale_offset", "configuration": {"offset": 5, "scale": 2}}, LITTLE, ZSTD], False),
     ("f4", [LITTLE, ZSTD, named("fletcher32")], True),
+    ("bool", [{"name": "transpose", "configuration": {"order": [1, 0]}}, named("packbits"), LITTLE, ZSTD], True),
+    # Bits are not elements of the array that could be exchanged.
+    ("bool", [named("packbits"), {"name": "transpose", "configuration": {"order": [0]}}, LITTLE], False),
+    ("i4", [{"name": "transpose", "configuration": {"order": [1, 0]}}, {"name": "packbits"}, ZSTD], True),
+    ("i4", [named("delta", dtype="<i4"), {"name": "packbits", "configuration": {"last_bit": 13}}, ZSTD], True),
 ]  # fmt: skip
 
 
@@ -187,6 +194,85 @@ def test_chains_of_version_3(dtype: str, codecs: list[Any], native: bool, tmp_pa
         expected[20 * i : 20 * i + 20, 32 * j : 32 * j + 32] = value
     for window in (np.s_[...], np.s_[3:41, 7:66:5], np.s_[::-4, 31]):
         np.testing.assert_array_equal(bits(array[window]), bits(expected[:45, :70][window]))
+
+
+def one_chunk(dtype: str, shape: tuple[int, ...], codecs: list[Any]) -> tuple[gzarr.Array, Any, ArrayRepresentation]:
+    """Return an array of one chunk, the codec of its elements, and the chunk."""
+    array = gzarr.create_array(
+        gzarr.MemoryStore(),
+        shape=shape,
+        chunks=shape,
+        dtype=dtype,
+        codecs=codecs,
+        device="cpu",
+        write_empty_chunks=True,
+    )
+    return array, array.metadata.codecs[0], ArrayRepresentation(shape, array.dtype)
+
+
+@settings(max_examples=300)
+@given(drawn=st.data())
+def test_packed_bits(drawn: st.DataObject) -> None:
+    """Any bits of any elements are unpacked as NumPy does it, from the whole chunk and for a part of it."""
+    dtype = drawn.draw(
+        st.sampled_from(["bool", *(t[1:] for t in INTEGERS + FLOATS), "f2", "c8", "c16", "int4", "uint2"])
+    )
+    name = np.dtype(dtype).name if dtype not in ("int4", "uint2") else dtype
+    width = {"bool": 1, "int4": 4, "uint2": 2}.get(dtype) or 8 * np.dtype(dtype).itemsize
+    width //= 2 if dtype.startswith("c") else 1
+    first = drawn.draw(st.integers(0, width - 1))
+    last = drawn.draw(st.integers(first, width - 1))
+    padding = drawn.draw(st.sampled_from(["none", "first_byte", "last_byte"]))
+    configuration = {"padding_encoding": padding, "first_bit": first, "last_bit": last}
+    shape = drawn.draw(st.sampled_from([(1,), (7,), (8,), (21, 17), (3, 5, 89)]))
+    array, codec, chunk = one_chunk(name, shape, [{"name": "packbits", "configuration": configuration}])
+    assert array.decode_path == "cpu-native: packbits"
+    count = codec._packed_bits(chunk)
+    random = np.random.default_rng(drawn.draw(st.integers(0, 99)))
+    stored = np.packbits(random.integers(0, 2, count, np.uint8), bitorder="little")
+    mark = np.array([-count % 8], np.uint8)
+    parts = {"none": [stored], "first_byte": [mark, stored], "last_byte": [stored, mark]}[padding]
+    encoded = np.concatenate(parts).tobytes()
+    if last - first + 1 == 8 * np.dtype(array.dtype).itemsize // (2 if dtype.startswith("c") else 1):
+        # zarrs leaves the byte out.
+        encoded = drawn.draw(st.sampled_from([encoded, stored.tobytes()]))
+    key = "c/" + "/".join("0" * len(shape))
+    array.store.set(key, encoded)
+    expected = codec.decode(encoded, chunk)
+    np.testing.assert_array_equal(bits(array[...]), bits(expected))
+    part = np.s_[..., shape[-1] // 3 :: 2]
+    np.testing.assert_array_equal(bits(array[part]), bits(expected[part]))
+    for other in (encoded[:-1], encoded + b"\0", encoded + b"\0\0", b""):
+        array.store.set(key, other)
+        try:
+            # The byte may be left out, or be the last now.
+            expected = codec.decode(other, chunk)
+        except ValueError:
+            with pytest.raises(ChunkDecodeError):
+                array[...]
+        else:
+            np.testing.assert_array_equal(bits(array[...]), bits(expected))
+
+
+@pytest.mark.parametrize("place", ["first_byte", "last_byte", "numcodecs"])
+def test_a_wrong_number_of_padding_bits(place: str) -> None:
+    codecs = [named("packbits"), LITTLE]
+    if place != "numcodecs":
+        codecs = [{"name": "packbits", "configuration": {"padding_encoding": place}}]
+    array, _, _ = one_chunk("bool", (13,), codecs)
+    array[...] = flags = np.arange(13) % 3 == 0
+    assert array.decode_path.startswith("cpu-native: ")
+    np.testing.assert_array_equal(array[...], flags)
+    stored = array.store.get("c/0")
+    assert stored is not None
+    at = 2 if place == "last_byte" else 0
+    assert bytes(stored)[at] == 3
+    for wrong in (0, 2, 4, 11, 255):
+        damaged = bytearray(stored)
+        damaged[at] = wrong
+        array.store.set("c/0", bytes(damaged))
+        with pytest.raises(ChunkDecodeError, match="packbits"):
+            array[...]
 
 
 @pytest.mark.parametrize("nbytes", [0, 1, 2, 3, 719, 720, 721, 1440, 5000, 5001])

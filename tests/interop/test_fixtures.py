@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 DATA = Path(__file__).parents[1] / "data"
 GROUPS = ("numcodecs", "zarrpython", "zarrs")
 #: Chains of numcodecs' that the native loop does not run.
-IN_THREADS = frozenset(("adler32", "bz2", "categorize", "crc32", "json2", "lzma", "msgpack2", "packbits"))
+IN_THREADS = frozenset(("adler32", "bz2", "categorize", "crc32", "json2", "lzma", "msgpack2"))
 IN_THREADS |= {"vlen-array", "vlen-bytes", "vlen-utf8"}
 #: Filters of numcodecs that it runs, at least with the types of the fixtures.
-COMPILED = ("shuffle", "astype", "bitround", "delta", "fixedscaleoffset", "fletcher32", "quantize")
+COMPILED = ("shuffle", "astype", "bitround", "delta", "fixedscaleoffset", "fletcher32", "packbits", "quantize")
 
 
 @cache

@@ -34,7 +34,6 @@ from ...codecs.blosc import BloscCodec
 from ...codecs.cast_value import CastValueCodec
 from ...codecs.chain import representations
 from ...codecs.codec import BytesRepresentation
-from ...codecs.packbits import PackbitsCodec
 from . import wave_plan
 from .filters import FilterCodec
 
@@ -48,10 +47,9 @@ Decode = Literal["auto", "cpu", "cuda"]
 #: Assumed compression ratio: the number of encoded bytes is not known before they are read.
 ASSUMED_RATIO: Final = 2
 #: Decoded bytes per second of a filter on one CPU thread: assumed orders of magnitude. Most filters are one or two
-#: NumPy passes over the elements; the slow ones take many passes, or one over every bit.
+#: passes over the elements; ``cast_value`` may take many.
 FILTER_RATE: Final = 1e9
 SLOW_FILTER_RATE: Final = 25e6
-_SLOW_FILTERS: Final = (PackbitsCodec, CastValueCodec)
 #: Decoded bytes of a wave, and waves in flight, of work that does not say: the engine's for small frames.
 WAVE_BYTES: Final = wave_plan.WAVE_BYTES
 WAVES_IN_FLIGHT: Final = wave_plan.MAX_WAVES_IN_FLIGHT
@@ -271,7 +269,7 @@ def filter_seconds(decoding: Decoding) -> float:
     codecs, total = decoding.codecs, 0.0
     for codec, decoded in zip(codecs, representations(codecs, decoding.chunk)[:-1], strict=True):
         if isinstance(codec, FilterCodec):
-            rate = SLOW_FILTER_RATE if isinstance(codec, _SLOW_FILTERS) else FILTER_RATE
+            rate = SLOW_FILTER_RATE if isinstance(codec, CastValueCodec) else FILTER_RATE
             total += (decoded.nbytes or decoding.chunk.nbytes) / rate
     return total
 
