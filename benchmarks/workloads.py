@@ -58,6 +58,8 @@ class Dataset:
     scaled_axes: tuple[int, ...] = (0, 1, 2)
     #: The least size that each scaled axis shrinks to.
     least: int = 80
+    #: Filters of version 2, as numcodecs configures them, which lose nothing of the field.
+    filters: tuple[dict[str, Any], ...] = ()
 
     def scaled(self, scale: float) -> Dataset:
         """Return the same array with about ``scale`` times the elements."""
@@ -114,16 +116,18 @@ class Dataset:
         }
 
     def _document_v2(self) -> dict[str, Any]:
-        (blosc,) = [c["configuration"] for c in self.codecs if c["name"] == "blosc"]
-        shuffle = {"noshuffle": 0, "shuffle": 1, "bitshuffle": 2}[blosc["shuffle"]]
-        compressor = {"id": "blosc", "cname": blosc["cname"], "clevel": 5, "shuffle": shuffle, "blocksize": 0}
+        (compressor,) = ({"id": c["name"], **c["configuration"]} for c in self.codecs if c["name"] != "bytes")
+        if compressor["id"] == "blosc":
+            shuffle = {"noshuffle": 0, "shuffle": 1, "bitshuffle": 2}[compressor["shuffle"]]
+            compressor |= {"clevel": 5, "shuffle": shuffle}
+            del compressor["typesize"]
         return {
             "zarr_format": 2,
             "shape": list(self.shape),
             "chunks": list(self.chunk_shape),
             "dtype": np.dtype(self.dtype).str,
             "compressor": compressor,
-            "filters": None,
+            "filters": list(self.filters) or None,
             "fill_value": 0,
             "order": "C",
             "dimension_separator": ".",
@@ -240,6 +244,35 @@ _ROWS = Dataset(
     scaled_axes=(0,),
     least=32,
 )
+# A model's output on a grid of about a degree, packed as netCDF-4 files of archives are.
+_MODEL = Dataset(
+    "f4-model-packed-zlib",
+    fields.weather_f4,
+    "f4",
+    (1200, 192, 288),
+    (12, 192, 288),
+    (LITTLE, {"name": "zlib", "configuration": {"level": 4}}),
+    zarr_format=2,
+    scaled_axes=(0,),
+    least=12,
+    filters=(
+        {"id": "fixedscaleoffset", "offset": 275, "scale": 256, "dtype": "<f4", "astype": "<i2"},
+        {"id": "shuffle", "elementsize": 2},
+    ),
+)
+# Forecasts for a country on a grid of 3 km: many hours of a small region in a chunk.
+_FORECAST = Dataset(
+    "f4-forecast-bitround-blosc-zstd",
+    fields.weather_f4,
+    "f4",
+    (36, 1059, 1799),
+    (36, 150, 150),
+    (LITTLE, blosc("zstd", "shuffle", 4)),
+    zarr_format=2,
+    scaled_axes=(0,),
+    least=2,
+    filters=({"id": "bitround", "keepbits": 16},),
+)
 _TRANSPOSED = (
     {"name": "transpose", "configuration": {"order": [2, 1, 0]}},
     {"name": "bytes", "configuration": {"endian": "big"}},
@@ -260,6 +293,8 @@ def _datasets() -> list[Dataset]:
         Dataset("u2-32-blosc-lz4", u2, "u2", _VOLUME, (32,) * 3, (LITTLE, blosc("lz4", "shuffle", 2))),
         Dataset("u2-32-zstd-shards", u2, "u2", _VOLUME, (32,) * 3, (LITTLE, _zstd()), shard_shape=c256),
         _WEATHER,
+        _MODEL,
+        _FORECAST,
         Dataset("f4-128-zstd-crc32c", f4, "f4", (512, 512, 256), (128,) * 3, (LITTLE, _zstd(), _CRC32C)),
         Dataset(
             "u1-rgb-zstd",

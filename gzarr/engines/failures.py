@@ -39,6 +39,7 @@ def chunk_failure(request: ReadRequest, row: int, code: int, detail: int) -> tup
         s.WRONG_SIZE: f"{size} with {labels}; {expected}",
         s.CORRUPT: f"{labels} cannot decode it: corrupt or truncated (decoder's code {detail}); {expected}",
         s.BAD_CHECKSUM: f"a checksum does not match: the bytes are corrupt ({labels})",
+        s.BAD_PADDING: f"packbits: the data states {detail // 8} bits of padding, expected {detail % 8}",
         s.BAD_BLOSC: f"not a valid Blosc container: {_blosc(detail)}; {expected}",
     }.get(code, f"failed with status {code}")
 

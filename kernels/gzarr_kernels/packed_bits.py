@@ -106,9 +106,10 @@ def packbits_decode(context: int, source: int, nbytes: int, target: int, size: i
         return S.WRONG_SIZE
     if padding_at != P.NOWHERE:
         stated = u8(source)[0 if padding_at == P.FIRST else packed]
-        if stated != 8 * packed - n * kept:
-            c[C.DETAIL] = stated
-            return S.CORRUPT
+        padding = 8 * packed - n * kept
+        if stated != padding:
+            c[C.DETAIL] = 8 * stated + padding
+            return S.BAD_PADDING
         if padding_at == P.FIRST:
             source += 1
     if kept == 8 * width:

@@ -23,6 +23,8 @@ BAD_BLOSC: Final = 8
 NO_MEMORY: Final = 9
 #: A symbolic link to a file that does not exist.
 DANGLING_LINK: Final = 10
+#: Packed bits state a wrong number of padding bits; the detail is 8 times that number, plus the right one.
+BAD_PADDING: Final = 11
 
 BLOSC_TRUNCATED: Final = 1
 BLOSC_VERSION: Final = 2

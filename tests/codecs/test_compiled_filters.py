@@ -271,7 +271,7 @@ def test_a_wrong_number_of_padding_bits(place: str) -> None:
         damaged = bytearray(stored)
         damaged[at] = wrong
         array.store.set("c/0", bytes(damaged))
-        with pytest.raises(ChunkDecodeError, match="packbits"):
+        with pytest.raises(ChunkDecodeError, match=rf"states {wrong} bits of padding, expected 3"):
             array[...]
 
 
