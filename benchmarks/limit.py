@@ -197,7 +197,7 @@ class Limit:
     """
 
     def __init__(self, dataset: Dataset, path: Path, threads: int) -> None:
-        # Rounded elements are elements.
+        # Elements are rounded only when they are written.
         if any(one["id"] != "bitround" for one in dataset.filters):
             raise ImportError("no library undoes filters and compression")
         self._chunks = _encoded_chunks(dataset, path)

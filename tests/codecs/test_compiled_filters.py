@@ -293,7 +293,7 @@ def test_checksums_of_hdf5(nbytes: int) -> None:
             damaged = stored.copy()
             damaged[place] ^= 8
             array.store.set("0", damaged.tobytes())
-            with pytest.raises(ChunkDecodeError, match="checksum"):
+            with pytest.raises(ChunkDecodeError, match=r"a checksum does not match.*fletcher32"):
                 array[...]
         array.store.set("0", b"abc")
         with pytest.raises(ChunkDecodeError):
