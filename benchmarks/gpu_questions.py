@@ -218,7 +218,7 @@ def make_small() -> None:
     FRAME_NBYTES, FRAME_COUNTS = (1000, 70_000), (1, 3)
     gpu_transfers.COPY_NBYTES, gpu_transfers.THREADS = (1024,), (1, 2)
     gpu_transfers.FILE_NBYTES, gpu_transfers.LAUNCHES = 150_000, 2
-    gpu_transfers.ASSEMBLED = ((2, 1, "C"), (4, 4, "C"), (4, 4, "F"))
+    gpu_transfers.ASSEMBLED = (("u2", 1, "C", "u2"), ("u4", 4, "C", "u4"), ("u4", 4, "F", "u4"), ("f8", 8, "C", "f4"))
     gpu_transfers.ASSEMBLED_NBYTES, gpu_transfers.CHUNK_NBYTES = 1 << 16, 1 << 13
     gpu_router.WAVES = 3
     calibration.SMALL_FRAMES = 4

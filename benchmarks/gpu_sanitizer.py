@@ -75,6 +75,11 @@ ARRAYS: Final[dict[str, tuple[str, tuple[int, int], list[dict[str, Any]]]]] = {
     "turned": ("f8", (32, 32), [_TURNED, _BIG, _GZIP]),
     "shards": ("f4", (32, 32), [_shards(_LITTLE, _ZSTD, _CRC32C)]),
     "differences": ("i4", (32, 32), [_numcodecs("delta", dtype="<i4"), _LITTLE, _blosc("lz4", "shuffle", 4)]),
+    "narrow differences": (
+        "i4",
+        (32, 32),
+        [_numcodecs("delta", dtype="<i4"), _numcodecs("astype", encode_dtype="<i2", decode_dtype="<i4"), _LITTLE],
+    ),
     "scaled": ("f4", (32, 32), [_numcodecs("fixedscaleoffset", offset=0, scale=8, dtype="<f4", astype="<i4"), _ZSTD]),
     "packed": ("bool", (32, 32), [{"name": "packbits"}, _ZSTD]),
     "shuffled": ("u4", (32, 32), [_LITTLE, _numcodecs("shuffle", elementsize=4), _ZSTD]),

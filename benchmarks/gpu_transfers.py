@@ -14,6 +14,7 @@ import numpy as np
 from gpu_batch import aligned, time_runs
 
 from gzarr.engines.cuda.columns import Columns, Placement, output_memory
+from gzarr.engines.cuda.filters import Filter
 from gzarr.engines.cuda.placing import DecodedChunks, placing_words, placings
 from gzarr.metadata.chunk_grid import ChunkGrid
 from gzarr.plan.planner import plan
@@ -36,9 +37,13 @@ LAUNCHES = 500
 ASSEMBLED_NBYTES = 256 * _MIB
 CHUNK_NBYTES = 256 * _KIB
 #: Element size in bytes, that of its byte planes (1: none), and the order of the chunks.
-ASSEMBLED = (
-    *((itemsize, planes, "C") for itemsize, planes in ((1, 1), (2, 1), (4, 1), (2, 2), (4, 4), (8, 8))),
-    *((itemsize, planes, "F") for itemsize, planes in ((1, 1), (4, 1), (4, 4))),
+ASSEMBLED: tuple[tuple[str, int, str, str], ...] = (
+    *(
+        (dtype, planes, "C", dtype)
+        for dtype, planes in (("u1", 1), ("u2", 1), ("u4", 1), ("u2", 2), ("u4", 4), ("u8", 8))
+    ),
+    *((dtype, planes, "F", dtype) for dtype, planes in (("u1", 1), ("u4", 1), ("u4", 4))),
+    *((dtype, planes, "C", "f4") for dtype, planes in (("u1", 1), ("u2", 1), ("u2", 2), ("f8", 8))),
 )
 
 
@@ -247,19 +252,19 @@ def _elementwise(memory: Any, stream: Any) -> Callable[[], Any]:
 
 
 def assemble_rates(device: Device, seconds: float) -> list[dict[str, Any]]:
-    """Gigabytes per second of placing chunks, plain and in byte planes, by the kernel that a read uses."""
+    """Gigabytes of chunks per second of placing, plain and in byte planes, by the kernel that a read uses."""
     stream = device.stream()
     found = []
-    for itemsize, planes, order in ASSEMBLED:
-        kernel, run, check = assemble(device, stream, itemsize, planes, order, ASSEMBLED_NBYTES, CHUNK_NBYTES)
+    for dtype, planes, order, result in ASSEMBLED:
+        kernel, run, check = assemble(device, stream, dtype, planes, order, result, ASSEMBLED_NBYTES, CHUNK_NBYTES)
         timing = time_runs(stream, run, seconds=seconds / len(ASSEMBLED))
-        row = {"kernel": kernel, "itemsize": itemsize, "planes": planes, "order": order}
+        row = {"kernel": kernel, "dtype": dtype, "planes": planes, "order": order, "result": result}
         found.append({**row, "gb_per_s": ASSEMBLED_NBYTES / timing.device_s / 1e9, "right": check()})
     return found
 
 
 def assemble(
-    device: Device, stream: Any, itemsize: int, planes: int, order: str, nbytes: int, chunk_nbytes: int
+    device: Device, stream: Any, dtype: str, planes: int, order: str, result: str, nbytes: int, chunk_nbytes: int
 ) -> tuple[str, Callable[[], None], Callable[[], bool]]:
     """Make chunks of random bytes on a device, which form a volume side by side.
 
@@ -267,10 +272,12 @@ def assemble(
     ----------
     device, stream
         Device and stream to use.
-    itemsize, planes
-        Size of an element in bytes; for byte planes the same number, for plain chunks 1.
+    dtype, planes
+        Data type of the chunks; size of its elements in bytes for byte planes, 1 for plain chunks.
     order
         Order of a chunk's dimensions: ``"C"`` or ``"F"``; the volume is in C order.
+    result
+        Data type of the volume; elements are converted to it if it is another one.
     nbytes, chunk_nbytes
         Size in bytes of all chunks, and of each.
 
@@ -281,18 +288,22 @@ def assemble(
     """
     from gzarr_kernels.device.target import THREADS
 
+    stored, wanted = np.dtype(dtype), np.dtype(result)
+    conversion = None if stored == wanted else Filter("convert", stored, wanted, chunk_nbytes, 0)
+    itemsize = stored.itemsize
     count, elements = nbytes // chunk_nbytes, chunk_nbytes // itemsize
     near = min(64, elements // 64)
     chunk_shape = (elements // near // 64, near, 64)
     grid = (count // 4, 2, 2)
     shape = tuple(n * m for n, m in zip(grid, chunk_shape, strict=True))
     chunk = np.frombuffer(np.random.default_rng(7).bytes(chunk_nbytes), np.uint8)
-    output = device.allocate(nbytes, stream)
-    array = device.shaped(output, np.dtype(f"u{itemsize}"), shape)
+    size = wanted.itemsize
+    output = device.allocate(nbytes // itemsize * size, stream)
+    array = device.shaped(output, wanted, shape)
     numbers = np.arange(count)
     planned = plan((parse_basic((), shape),), ChunkGrid.regular(shape, chunk_shape))
     none = (-1,) * 3
-    read = Placement(planned, 3, itemsize, 0, np.zeros(itemsize, np.uint8), np.zeros(1, np.int64), none, none, -1, -1)
+    read = Placement(planned, 3, size, 0, np.zeros(size, np.uint8), np.zeros(1, np.int64), none, none, -1, -1)
     sizes = np.full(count, chunk_nbytes)
     layout = DecodedChunks(numbers, numbers * chunk_nbytes, np.full(count, planes), sizes, chunk_nbytes)
     strides = np.empty(chunk_shape, f"V{itemsize}", order=order).strides  # type: ignore[call-overload]
@@ -303,7 +314,7 @@ def assemble(
     host[: count * chunk_nbytes].reshape(count, chunk_nbytes)[:] = chunk
     columns = Columns(host[at:].view(np.int64), at // 8)
     into = output_memory(device, array, (array,), 3)
-    (one,) = placings(columns, read, layout, into, strides, 0)
+    (one,) = placings(columns, read, layout, into, strides, 0, conversion)
     arena = device.allocate(host.size, stream)
     device.copy_in(arena, host, stream)
     # The page-locked memory must not be released before this.
@@ -318,14 +329,16 @@ def assemble(
 
     def check() -> bool:
         plain = chunk if planes == 1 else chunk.reshape(planes, elements).T.reshape(-1)
-        whole = np.ndarray(chunk_shape, f"V{itemsize}", plain.tobytes(), order=order)  # type: ignore[call-overload]
-        size = nbytes // shape[0]
-        back = device.pinned(size)
+        whole = np.ndarray(chunk_shape, stored, plain.tobytes(), order=order)  # type: ignore[call-overload]
+        with np.errstate(all="ignore"):
+            whole = whole.astype(wanted)
+        of_plane = output.size // shape[0]
+        back = device.pinned(of_plane)
         right = True
-        for begin, wanted in ((0, whole[0]), (nbytes - size, whole[-1])):
-            device.copy_out(back, output[begin : begin + size], stream)
+        for begin, plane in ((0, whole[0]), (output.size - of_plane, whole[-1])):
+            device.copy_out(back, output[begin : begin + of_plane], stream)
             stream.synchronize()
-            right = right and back.tobytes() == np.tile(wanted, grid[1:]).tobytes()
+            right = right and back.tobytes() == np.tile(plane, grid[1:]).tobytes()
         return right
 
     return getattr(one.kernel, "py_func", one.kernel).__name__, run, check

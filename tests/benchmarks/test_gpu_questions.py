@@ -88,6 +88,7 @@ def test_questions_have_answers(b: SimpleNamespace, on_host: WatchedDevice, monk
         ("place_rows", True),
         ("place_planes", True),
         ("assemble", True),
+        ("assemble_converted", True),
     ]
     assert {row["way"] for row in answers["files"]["answer"]} >= {"threads", "threads, then copied"}
     assert answers["launches"]["answer"]["as the engine launches"]["us"] > 0

@@ -59,7 +59,7 @@ def data_for(dtype: Any, shape: tuple[int, ...] = SHAPE) -> np.ndarray[Any, Any]
 
 
 def kernels_for(path: Path, document: dict[str, Any], device: devices.TestedDevice) -> set[str]:
-    """Compare a read on the device with the CPU engine; return the kernels of filters that ran."""
+    """Compare a read on the device with the CPU engine; return the kernels of filters and conversions that ran."""
     host = gzarr.open_array(path, device="cpu")
     array = gzarr.open_array(path, device=device.name)
     # Which side is faster is of no interest here; decoding on the device must be possible.
@@ -68,8 +68,8 @@ def kernels_for(path: Path, document: dict[str, Any], device: devices.TestedDevi
     for selection in (..., (slice(3, 20, 2), slice(None, None, -1)), (5, slice(1, 9))):
         same(device.read(array, selection, decode="cuda"), host[selection], selection)
     launched = {what.split()[1] for what in device.watched.counts if what.startswith("launch ")}
-    assert "assemble" in launched
-    return launched & {"accumulate", "convert", "unpack_bits"}
+    assert launched & {"assemble", "assemble_converted"}
+    return launched & {"accumulate", "assemble_converted", "convert", "unpack_bits"}
 
 
 def write3(path: Path, document: dict[str, Any], data: np.ndarray[Any, Any]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -40,6 +40,13 @@ class Case:
     misaligned: int = 0
     absent: bool = False
     skew: int = 0
+    #: Native data types of stored elements and of those of ``itemsize`` that they become; None for no conversion.
+    conversion: tuple[str, str] | None = None
+
+    @property
+    def stored_itemsize(self) -> int:
+        """Bytes of a stored element, or of its field."""
+        return self.itemsize if self.conversion is None else np.dtype(self.conversion[0]).itemsize
 
     @property
     def chunk_strides(self) -> tuple[int, ...]:
@@ -53,8 +60,17 @@ class Case:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        whole = self.offset + self.itemsize + self.behind
-        return np.dtype({"names": ["f"], "formats": [f"V{self.itemsize}"], "offsets": [self.offset], "itemsize": whole})
+        size = self.stored_itemsize
+        whole = self.offset + size + self.behind
+        return np.dtype({"names": ["f"], "formats": [f"V{size}"], "offsets": [self.offset], "itemsize": whole})
+
+    def results_of(self, chunk: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """Return a chunk of what its elements become."""
+        if self.conversion is None:
+            return chunk["f"]
+        stored, result = self.conversion
+        with np.errstate(all="ignore"):
+            return np.ascontiguousarray(chunk["f"]).view(stored).astype(result).view(f"V{self.itemsize}")
 
 
 def stored(case: Case, chunk: np.ndarray[Any, Any]) -> bytes:
@@ -62,7 +78,7 @@ def stored(case: Case, chunk: np.ndarray[Any, Any]) -> bytes:
     raw = np.ascontiguousarray(chunk.transpose() if case.chunk_order == "F" else chunk)
     elements = raw.reshape(-1).view(np.uint8).reshape(raw.size, case.dtype.itemsize).copy()
     if case.swap > 1:
-        taken = elements[:, case.offset : case.offset + case.itemsize]
+        taken = elements[:, case.offset : case.offset + case.stored_itemsize]
         taken[:] = taken.reshape(raw.size, -1, case.swap)[:, :, ::-1].reshape(raw.size, -1)
     data = elements.tobytes()
     if case.typesize == 1:
@@ -99,9 +115,10 @@ def check(case: Case, run: Run) -> Any:
             at += size + 8
     for i, chunk in enumerate(chunks):
         if chunk is None:
-            chunk = np.zeros(case.chunk_shape, case.dtype)
-            chunk["f"] = np.frombuffer(fill, result_dtype)[0]
-        place(chunk, planned, i, views[id(expected)], "f")
+            results = np.full(case.chunk_shape, np.frombuffer(fill, result_dtype)[0])
+        else:
+            results = case.results_of(chunk)
+        place(results, planned, i, views[id(expected)], None)
     answer = run(case, planned, chunks, fill, views[id(found)], found)
     assert np.array_equal(found, expected)
     return answer
@@ -149,4 +166,32 @@ def cases(draw: st.DrawFn) -> Case:
         output_order=draw(st.sampled_from("CF")),
         misaligned=draw(st.sampled_from([0, 0, 4, 1])),
         absent=draw(st.booleans()),
+    )
+
+
+#: Pairs of data types that kernels convert as NumPy does.
+CONVERSIONS = [
+    (stored, result)
+    for stored in ("u1", "i1", "u2", "i2", "u4", "i4", "u8", "i8", "f2", "f4", "f8", "?")
+    for result in ("f4", "f8", *(("u1", "i2", "u4", "i8", "?") if stored[0] != "f" else ()))
+    if stored != result
+]
+
+
+@st.composite
+def conversions(draw: st.DrawFn) -> Case:
+    """Return cases with a conversion."""
+    stored, result = draw(st.sampled_from(CONVERSIONS))
+    size, itemsize = np.dtype(stored).itemsize, np.dtype(result).itemsize
+    case = draw(cases())
+    return replace(
+        case,
+        itemsize=itemsize,
+        width=draw(st.sampled_from([w for w in (1, 2, 4, 8) if itemsize % w == 0])),
+        offset=0,
+        behind=0,
+        swap=draw(st.sampled_from([0, size])),
+        typesize=draw(st.sampled_from([1, size, size, 2, 3, 4, 7, 8])),
+        blocksize=draw(st.sampled_from([1 << 30, 16 * size, 40, 33, 1, 1000])),
+        conversion=(stored, result),
     )

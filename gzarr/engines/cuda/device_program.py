@@ -45,7 +45,9 @@ class DeviceProgram:
     bits
         Whether Blosc containers may hold bit planes; if the metadata does not say so, the CPU decodes such a container.
     filters
-        Filters in decoding order.
+        Filters in decoding order, without the one that is undone when placing.
+    conversion
+        Filter of elements that is undone when placing, or None.
     """
 
     frames: FrameFormat
@@ -54,6 +56,7 @@ class DeviceProgram:
     strides: tuple[int, ...]
     bits: bool
     filters: tuple[Filter, ...] = ()
+    conversion: Filter | None = None
 
     @property
     def algorithm(self) -> str | None:
@@ -62,7 +65,7 @@ class DeviceProgram:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of a chunk at placement, after all filters."""
+        """Bytes of a chunk at placement, after :attr:`filters`."""
         return self.filters[-1].decoded_nbytes if self.filters else self.frames.nbytes
 
     @property
@@ -138,8 +141,11 @@ def device_program(decoding: Decoding) -> DeviceProgram | None:
         framed = filters[0].encoded_nbytes if filters else _stored_bytes(between)
     if framed is None:
         return None
+    conversion = None
+    if filters and (conversion := filters[-1].when_placing(chunk.dtype, swap)) is not None:
+        filters, swap = filters[:-1], 0
     strides = [0] * len(chunk.shape)
-    stride = chunk.dtype.itemsize
+    stride = chunk.dtype.itemsize if conversion is None else conversion.encoded.itemsize
     for d in reversed(order):
         strides[d] = stride
         stride *= chunk.shape[d]
@@ -150,6 +156,7 @@ def device_program(decoding: Decoding) -> DeviceProgram | None:
         strides=tuple(strides),
         bits=any(isinstance(codec, BloscCodec) and codec.shuffle in (None, "bitshuffle") for codec in codecs),
         filters=filters,
+        conversion=conversion,
     )
 
 

@@ -129,12 +129,36 @@ class Filter:
                 body_at=packing.body_at, padding_at=packing.padding_at, marks=marks,
             )  # fmt: skip
             return p.unpack_bits, p.blocks(n, self.decoded_nbytes), header
-        header = f.job(
-            columns.put, source, target, self.decoded_nbytes, encoded=self.encoded, decoded=self.decoded,
-            loop=self.loop, scale=self.scale, offset=self.offset,
-        )  # fmt: skip
+        header = f.job(columns.put, source, target, self.decoded_nbytes, **self._arithmetic())
         count = blocks(n) if self.kernel == "accumulate" else f.blocks(n, self.decoded_nbytes)
         return getattr(f, self.kernel), count, header
+
+    def when_placing(self, dtype: np.dtype[Any], swap: int) -> Filter | None:
+        """Return the filter as the kernel undoes it that places elements, or None if it cannot.
+
+        Parameters
+        ----------
+        dtype
+            Data type of the elements that are placed.
+        swap
+            Width in bytes of the units to byte-swap after the filter; 0 for none.
+        """
+        swaps = 0 if self.decoded.isnative else self.decoded.itemsize
+        if self.kernel != "convert" or self.decoded.itemsize != dtype.itemsize or swap != swaps:
+            return None
+        return replace(self, decoded=self.decoded.newbyteorder("="))
+
+    def conversion(self, columns: Columns) -> int:
+        """Write the header of the conversion for the kernel that places elements, and return its index."""
+        from gzarr_kernels.device import filters as f
+
+        return f.conversion(columns.put, **self._arithmetic())
+
+    def _arithmetic(self) -> dict[str, Any]:
+        return {
+            "encoded": self.encoded, "decoded": self.decoded,
+            "loop": self.loop, "scale": self.scale, "offset": self.offset,
+        }  # fmt: skip
 
 
 def is_elementwise(codec: Codec) -> bool:

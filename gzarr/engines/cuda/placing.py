@@ -2,7 +2,8 @@
 
 Pieces whose rows are contiguous in the chunk and in the output are placed by kernels that move 16 bytes per thread
 (:mod:`gzarr_kernels.device.rows`), one for plain and absent chunks and one for byte planes; all others by the kernel
-that moves elements (:mod:`gzarr_kernels.device.assemble`). A wave needs one launch if all its pieces use one kernel.
+that moves elements (:mod:`gzarr_kernels.device.assemble`), which also converts them. A wave needs one launch if all its
+pieces use one kernel.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from .columns import Columns, Output, Placement
+    from .filters import Filter
 
     IntArray = npt.NDArray[np.int64]
 
@@ -106,7 +108,13 @@ class _Rows:
 
 
 def placings(
-    columns: Columns, place: Placement, layout: DecodedChunks, output: Output, strides: tuple[int, ...], swap: int
+    columns: Columns,
+    place: Placement,
+    layout: DecodedChunks,
+    output: Output,
+    strides: tuple[int, ...],
+    swap: int,
+    conversion: Filter | None = None,
 ) -> list[PlacingLaunch]:
     """Write the columns of all kernels that place the chunks of a wave.
 
@@ -120,6 +128,8 @@ def placings(
         Bytes between neighbours in a decoded chunk, for each dimension of the array.
     swap
         Width in bytes of the units to byte-swap; 0 for none.
+    conversion
+        Conversion of the elements; None for none.
 
     Returns
     -------
@@ -134,7 +144,7 @@ def placings(
         fill = np.resize(place.fill, 16 + place.itemsize)
         source = np.where(absent, columns.put_bytes(fill, FILL_WORDS), source)
     found: list[PlacingLaunch] = []
-    rows = _rows(place, layout, output, strides, swap, pieces)
+    rows = None if conversion is not None else _rows(place, layout, output, strides, swap, pieces)
     if rows is None:
         left = np.ones(len(pieces), np.bool_)
     else:
@@ -158,7 +168,9 @@ def placings(
                 )  # fmt: skip
                 found.append(PlacingLaunch(kernel, r.blocks(tiles), header, 0))
     if left.any():
-        found.append(_elements_job(columns, place, layout, output, strides, swap, source, pieces[left], owner[left]))
+        found.append(
+            _elements_job(columns, place, layout, output, strides, swap, source, pieces[left], owner[left], conversion)
+        )
     return found
 
 
@@ -301,8 +313,9 @@ def _elements_job(
     source: IntArray,
     pieces: IntArray,
     owner: IntArray,
+    conversion: Filter | None,
 ) -> PlacingLaunch:
-    """Write the columns of the assemble kernel for some pieces."""
+    """Write the columns of a kernel of elements for some pieces."""
     from gzarr_kernels.device import assemble as a
 
     plan, k = place.plan, place.k
@@ -341,13 +354,18 @@ def _elements_job(
     header[a.TABLE_TARGET] = columns.put(place.table_target)
     header[a.POINT_SOURCE] = place.point_source
     header[a.POINT_TARGET] = place.point_target
-    return PlacingLaunch(a.assemble, a.blocks(int(tiles[-1])), columns.put(header), output.word)
+    kernel = a.assemble
+    if conversion is not None:
+        kernel = a.assemble_converted
+        header[a.SWAP] = 0 if conversion.encoded.isnative else conversion.encoded.itemsize
+        header[a.CONVERSION] = conversion.conversion(columns)
+    return PlacingLaunch(kernel, a.blocks(int(tiles[-1])), columns.put(header), output.word)
 
 
 def placing_words(k: int, outputs: int, chunks: int, pieces: int) -> int:
     """Return the most words of columns that :func:`placings` writes."""
     from gzarr_kernels.device import rows as r
 
-    # The assemble kernel needs fewer.
+    # The kernels of elements need fewer.
     a_piece = 1 + r.FIELDS + r.DIM_FIELDS * max(2, k - 1)
     return 4 * chunks + a_piece * pieces + (4 + outputs) * k + outputs + FILL_WORDS + 64

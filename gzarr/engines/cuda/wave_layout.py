@@ -190,7 +190,7 @@ def lay_out(
     decoded = DecodedChunks(
         staged.rows[taken], chunks.source[taken], chunks.typesize[taken], chunks.blocksize[taken], program.nbytes
     )
-    launches = placings(columns, place, decoded, output, program.strides, program.swap)
+    launches = placings(columns, place, decoded, output, program.strides, program.swap, program.conversion)
     statuses = Statuses(
         rows=staged.rows,
         owner=decoding.owner,

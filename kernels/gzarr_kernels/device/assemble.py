@@ -1,4 +1,4 @@
-"""Assembly of results from decoded chunks: unshuffle, swap, take a field, transpose and place, in one pass.
+"""Assembly of results from decoded chunks: unshuffle, swap, take a field, convert, transpose and place, in one pass.
 
 The pieces of a wave are divided into tiles of ``TILE`` elements, in C order of the piece; a block takes one tile at a
 time. Its threads take consecutive words of the results, so that a warp writes consecutive memory, and also reads it if
@@ -12,13 +12,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from .addressing import get, get_byte, quotient, search, shuffled_index, swap_in_word, swapped
+from .filters import convert_element, element_width, load_element
 from .language import cuda, uint64
 from .target import THREADS, blocks, body, kernel, width_of
 
 if TYPE_CHECKING:
     from .addressing import Bytes, Column, Words
 
-__all__ = ["THREADS", "TILE", "assemble", "blocks"]
+__all__ = ["THREADS", "TILE", "assemble", "assemble_converted", "blocks"]
 
 #: Elements of a tile.
 TILE: Final = 1024
@@ -30,7 +31,8 @@ K: Final = 0
 ITEMSIZE: Final = 1
 #: Byte offset of the wanted field in an element of a chunk.
 FIELD_OFFSET: Final = 2
-#: Width of the units to swap, which divides ``ITEMSIZE``; 0 or 1 for none.
+#: Width of the units to swap, which divides ``ITEMSIZE``; 0 or 1 for none. Of elements that are converted, it is their
+#: size in the chunk.
 SWAP: Final = 3
 #: Column (C,): byte offset of each decoded chunk.
 CHUNK_SOURCE: Final = 4
@@ -68,8 +70,10 @@ TABLE_TARGET: Final = 21
 #: element ``j`` of piece ``p``.
 POINT_SOURCE: Final = 22
 POINT_TARGET: Final = 23
+#: Index of the header of the conversion, for ``assemble_converted``.
+CONVERSION: Final = 24
 #: Number of words of the header.
-SIZE: Final = 24
+SIZE: Final = 25
 
 
 @body
@@ -152,6 +156,7 @@ def _assemble_tile(
     tile: int,
     thread: int,
     threads: int,
+    converts: bool,
 ) -> None:
     """Write a thread's part of tile ``tile`` of a piece.
 
@@ -175,6 +180,9 @@ def _assemble_tile(
     chunk = _of(columns, job, CHUNK_SOURCE, which)
     typesize = _of(columns, job, CHUNK_TYPESIZE, which)
     swap = 0 if typesize == 0 else get(columns, job + SWAP)
+    # Bytes that are read for a word of the results: a whole element if it is converted. Fill values are converted.
+    converting = converts and typesize > 0
+    size = element_width(columns, get(columns, job + CONVERSION)) if converting else width
     # Reversing units of a power of two is an exclusive or of the byte's index: of whole words, and within a word.
     flip = swap - 1 if swap > 1 else 0
     flips = swap < 2 or swap & flip == 0
@@ -232,14 +240,16 @@ def _assemble_tile(
         if typesize == 0:
             at = 0
 
-        first = word * width
+        first = 0 if converting else word * width
         value = uint64(0)
         bytewise = not flips
         if flips:
-            first ^= flip & -width
+            first ^= flip & -size
             if typesize <= 1:
                 source = chunk + at + first
-                if source & (width - 1) == 0:
+                if converting:
+                    value = load_element(arena, columns, source, size, 0)
+                elif source & (width - 1) == 0:
                     value = uint64(words[uint64(quotient(source, width))])
                 else:
                     bytewise = True
@@ -253,18 +263,21 @@ def _assemble_tile(
                 inside = i - block_begin
                 planar = quotient(inside, typesize)
                 byte = inside - planar * typesize
-                if byte + width <= typesize and planar < plane:
+                if byte + size <= typesize and planar < plane:
                     source = chunk + block_begin + byte * plane + planar
-                    for b in range(width):
+                    for b in range(size):
                         value |= get_byte(arena, source) << uint64(8 * b)
                         source += plane
                 else:
                     bytewise = True
         if bytewise:
             # Called in one place only, because the inlined code is a large part of the kernel.
-            value = _bytewise(arena, columns, job, which, at, first, width, 0 if flips else swap)
+            value = _bytewise(arena, columns, job, which, at, first, size, 0 if flips else swap)
         if flips:
-            value = swap_in_word(value, flip & (width - 1))
+            value = swap_in_word(value, flip & (size - 1))
+        if converting:
+            value = convert_element(columns, get(columns, job + CONVERSION), value)
+            value >>= uint64(8 * width * word)
         out[uint64(to + word)] = value
 
         here += threads
@@ -287,6 +300,7 @@ def _assemble(
     grid: int,
     thread: int,
     threads: int,
+    converts: bool,
 ) -> None:
     """Write a thread's part of every ``grid``-th tile."""
     piece = 0
@@ -295,7 +309,7 @@ def _assemble(
         offsets = get(columns, job + TILE_OFFSETS)
         piece = search(columns, offsets, piece, get(columns, job + PIECES), tile)
         nth = tile - get(columns, offsets + piece)
-        _assemble_tile(arena, words, columns, tables, out, job, piece, nth, thread, threads)
+        _assemble_tile(arena, words, columns, tables, out, job, piece, nth, thread, threads, converts)
         tile += grid
 
 
@@ -331,4 +345,26 @@ def assemble(arena: Bytes, words: Words, columns: Column, tables: Column, out: W
         cuda.gridDim.x,
         cuda.threadIdx.x,
         cuda.blockDim.x,
+        False,
+    )
+
+
+@kernel
+def assemble_converted(arena: Bytes, words: Words, columns: Column, tables: Column, out: Words, job: int) -> None:
+    """Write the results of a wave whose elements are converted to the type of the results.
+
+    Elements are as for :func:`gzarr_kernels.device.filters.convert`. Parameters and launch: see :func:`assemble`.
+    """
+    _assemble(
+        arena,
+        words,
+        columns,
+        tables,
+        out,
+        job,
+        cuda.blockIdx.x,
+        cuda.gridDim.x,
+        cuda.threadIdx.x,
+        cuda.blockDim.x,
+        True,
     )

@@ -27,7 +27,17 @@ if TYPE_CHECKING:
 
     from .addressing import Bytes, Column
 
-__all__ = ["THREADS", "accumulate", "blocks", "convert", "job"]
+__all__ = [
+    "THREADS",
+    "accumulate",
+    "blocks",
+    "conversion",
+    "convert",
+    "convert_element",
+    "element_width",
+    "job",
+    "load_element",
+]
 
 # Kinds of elements. Booleans are written as 0 and 1.
 SIGNED: Final = 0
@@ -117,16 +127,37 @@ def job(
     -------
     Index of the header.
     """
-    header = np.zeros(SIZE, np.int64)
+    header = _header(encoded, decoded, loop, scale, offset)
     header[CHUNKS], header[ITEMS], header[NBYTES] = len(source), -(-nbytes // 8), nbytes
     header[SOURCE], header[TARGET] = put(source), put(target)
+    return put(header)
+
+
+def conversion(
+    put: Callable[[Any], int],
+    *,
+    encoded: np.dtype[Any],
+    decoded: np.dtype[Any],
+    loop: int = 0,
+    scale: float = 1.0,
+    offset: float = 0.0,
+) -> int:
+    """Write the header of a conversion of single elements; parameters and result are as of :func:`job`."""
+    return put(_header(encoded, decoded, loop, scale, offset))
+
+
+def _header(
+    encoded: np.dtype[Any], decoded: np.dtype[Any], loop: int, scale: float, offset: float
+) -> npt.NDArray[np.int64]:
+    """Return a header without chunks."""
+    header = np.zeros(SIZE, np.int64)
     header[SOURCE_KIND], header[TARGET_KIND] = _KINDS[encoded.kind], _KINDS[decoded.kind]
     header[SOURCE_WIDTH], header[TARGET_WIDTH] = encoded.itemsize, decoded.itemsize
     # GPUs and their hosts are little-endian.
     header[SOURCE_SWAP], header[TARGET_SWAP] = not encoded.isnative, not decoded.isnative
     header[LOOP] = loop
     header[SCALE : OFFSET + 1] = np.array([scale, offset], np.float64).view(np.int64)
-    return put(header)
+    return header
 
 
 # -- elements
@@ -205,7 +236,7 @@ def extended(bits: Any, width: int) -> Any:
 
 
 @body
-def _element(arena: Bytes, columns: Column, offset: int, width: int, swap: int) -> Any:
+def load_element(arena: Bytes, columns: Column, offset: int, width: int, swap: int) -> Any:
     """Return the element at a byte offset as a uint64, with its higher bits zero."""
     value = uint64(0)
     if offset & (width - 1) == 0:
@@ -219,8 +250,17 @@ def _element(arena: Bytes, columns: Column, offset: int, width: int, swap: int) 
 
 
 @body
-def _converted(columns: Column, job: int, value: Any) -> Any:
-    """Return the converted element; only the low ``TARGET_WIDTH`` bytes are defined."""
+def element_width(columns: Column, job: int) -> int:
+    """Return the size in bytes of an element before it is converted."""
+    return get(columns, job + SOURCE_WIDTH)
+
+
+@body
+def convert_element(columns: Column, job: int, value: Any) -> Any:
+    """Return the converted element; only the low ``TARGET_WIDTH`` bytes are defined.
+
+    The element is in native byte order, as ``load_element`` returns it; ``job`` is the index of a header.
+    """
     source_kind = get(columns, job + SOURCE_KIND)
     source_width = get(columns, job + SOURCE_WIDTH)
     target_kind = get(columns, job + TARGET_KIND)
@@ -290,8 +330,8 @@ def _convert(arena: Bytes, columns: Column, job: int, first: int, step: int) -> 
         word = uint64(0)
         position = 0
         while position < size:
-            value = _element(arena, columns, source, source_width, swap)
-            word |= (_converted(columns, job, value) & keep) << uint64(8 * position)
+            value = load_element(arena, columns, source, source_width, swap)
+            word |= (convert_element(columns, job, value) & keep) << uint64(8 * position)
             source += source_width
             position += target_width
         target = get(columns, get(columns, job + TARGET) + chunk) + 8 * item
@@ -311,7 +351,7 @@ def _sum(arena: Bytes, columns: Column, job: int, chunk: int, run: int) -> int:
     source = get(columns, get(columns, job + SOURCE) + chunk)
     total = uint64(0)
     for i in range(begin, end):
-        value = _element(arena, columns, source + i * width, width, swap)
+        value = load_element(arena, columns, source + i * width, width, swap)
         total += extended(value, width) if signed else value
     return int64(total)
 
@@ -334,7 +374,7 @@ def _write_sums(arena: Bytes, columns: Column, job: int, chunk: int, run: int, b
         word = uint64(0)
         position = 0
         while position < size:
-            value = _element(arena, columns, source, width, swap)
+            value = load_element(arena, columns, source, width, swap)
             running += extended(value, width) if signed else value
             word |= (running & keep) << uint64(8 * position)
             source += width

@@ -101,7 +101,7 @@ def test_rows_are_placed_by_one_launch_a_path(tmp_path: Path, device: WatchedDev
         a = gzarr.open_array(path, device="cuda")
         before = device.counts.copy()
         same(a.read(selections, decode="cuda"), data[selections])
-        placing = ("assemble", "place_rows", "place_planes")
+        placing = ("assemble", "assemble_converted", "place_rows", "place_planes")
         return [name for name in placing for _ in range(device.counts[f"launch {name}"] - before[f"launch {name}"])]
 
     volume = data_of("u2", (64, 48, 64))
@@ -114,6 +114,21 @@ def test_rows_are_placed_by_one_launch_a_path(tmp_path: Path, device: WatchedDev
     assert launched(absent, chunks=(16, 16, 32), compressors=blosc) == ["place_rows", "place_planes"]
     image = data_of("u1", (100, 70, 3))
     assert launched(image, chunks=(32, 32, 3), compressors=zarr.codecs.ZstdCodec()) == ["place_rows"]
+
+
+@pytest.mark.parametrize("compressor", [zarr.codecs.BloscCodec(cname="lz4", shuffle="shuffle"), None])
+def test_elements_are_converted_by_the_kernel_that_places_them(
+    compressor: Any, tmp_path: Path, device: WatchedDevice
+) -> None:
+    data = data_of("u2", (64, 48, 64))
+    create(tmp_path / "a", data, chunks=(32, 32, 32), compressors=compressor)
+    a = gzarr.open_array(tmp_path / "a", device="cuda")
+    for dtype in ("f4", "f8", "i4", "u1"):
+        for selection in (..., (slice(3, 50), 7, slice(None, None, -2))):
+            before = device.counts.copy()
+            same(a.read(selection, dtype=dtype, decode="cuda"), data[selection].astype(dtype))
+            launched = {what for what in device.counts - before if what.startswith("launch ")}
+            assert launched == {"launch assemble_converted"}, (dtype, selection)
 
 
 def test_sharded_with_absent_chunks(tmp_path: Path, device: WatchedDevice) -> None:

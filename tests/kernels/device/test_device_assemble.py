@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 from gzarr_kernels.device import assemble as a
+from gzarr_kernels.device import filters
 from hypothesis import given, settings
 from support.device_arena import Arena, launch, random_bytes, to_byte_planes
 from support.guarded_memory import Guarded
-from support.placed_chunks import Case, cases, check, stored
+from support.placed_chunks import CONVERSIONS, Case, cases, check, conversions, stored
 
 from gzarr.plan.selection import parse_basic, parse_orthogonal, parse_points
 
@@ -73,11 +75,16 @@ def run_assemble(
     header[a.OUTPUT_STRIDES] = arena.put(strides // width)
     header[a.TABLE_SOURCE], header[a.TABLE_TARGET] = arena.put(table_source), arena.put(table_target)
     header[a.POINT_SOURCE], header[a.POINT_TARGET] = point_source, point_target
+    kernel = a.assemble
+    if case.conversion is not None:
+        kernel = a.assemble_converted
+        before, after = map(np.dtype, case.conversion)
+        header[a.CONVERSION] = filters.conversion(arena.put, encoded=before, decoded=after)
     job = arena.put(header)
-    before = arena.memory.copy()
+    content = arena.memory.copy()
     unit = f"u{width}"
     launch(
-        a.assemble,
+        kernel,
         arena.memory,
         arena.memory.view(unit),
         arena.columns,
@@ -85,13 +92,29 @@ def run_assemble(
         memory.view(unit),
         job,
     )
-    assert np.array_equal(arena.memory, before), "the arena is only read"
+    assert np.array_equal(arena.memory, content), "the arena is only read"
 
 
 @given(cases())
 @SETTINGS
 def test_assemble_does_what_the_plan_says(case: Case) -> None:
     check(case, run_assemble)
+
+
+@given(conversions())
+@SETTINGS
+def test_elements_are_converted_where_they_are_placed(case: Case) -> None:
+    check(case, run_assemble)
+
+
+@pytest.mark.parametrize("conversion", CONVERSIONS, ids=" to ".join)
+def test_all_pairs_of_types_in_many_tiles(conversion: tuple[str, str]) -> None:
+    shape = (3, 40, 35)
+    size, itemsize = (np.dtype(name).itemsize for name in conversion)
+    steps = parse_basic((slice(1, 3), slice(None, None, -1), slice(0, 35, 2)), shape)
+    case = Case(shape, (3, 32, 35), (steps, parse_basic((), shape)), itemsize, width=itemsize, conversion=conversion)
+    check(replace(case, swap=size, absent=True), run_assemble)
+    check(replace(case, typesize=size, blocksize=640 * size), run_assemble)
 
 
 @pytest.mark.parametrize("itemsize", [1, 2, 4, 8, 16])

@@ -43,6 +43,7 @@ kernels = {
 }
 for word in (1, 2, 4, 8):
     kernels[f"assemble uint{8 * word}"] = (assemble.assemble, word)
+    kernels[f"assemble_converted uint{8 * word}"] = (assemble.assemble_converted, word)
     kernels[f"gather uint{8 * word}"] = (gather.gather, word)
     kernels[f"take_chosen uint{8 * word}"] = (sparse.take_chosen, word)
     kernels[f"densify uint{8 * word}"] = (sparse.densify, word)
@@ -96,7 +97,7 @@ def test_these_are_all_kernels(ptx: dict[str, dict[str, str]]) -> None:
 
 @pytest.mark.timeout(600)
 def test_every_kernel_compiles_for_every_capability(ptx: dict[str, dict[str, str]]) -> None:
-    assert len(ptx) == 38
+    assert len(ptx) == 42
     for name, by_capability in ptx.items():
         assert by_capability.keys() == CAPABILITIES.keys()
         for capability, text in by_capability.items():
@@ -148,7 +149,7 @@ def test_offsets_are_integers_of_64_bits(ptx: dict[str, dict[str, str]]) -> None
 
 
 #: Kernels that compute with floats.
-FLOATS = {"convert", "filter_lines", "resample", "resample_cubic", "scale_rows"}
+FLOATS = {"assemble_converted", "convert", "filter_lines", "resample", "resample_cubic", "scale_rows"}
 
 
 @pytest.mark.timeout(600)
@@ -210,8 +211,9 @@ def test_checksum_tables_are_shared(ptx: dict[str, dict[str, str]], name: str) -
 
 
 @pytest.mark.timeout(600)
-def test_floats_are_computed_as_ieee_754_says(ptx: dict[str, dict[str, str]]) -> None:
-    for text in ptx["convert"].values():
+@pytest.mark.parametrize("kernel", ["convert", *(f"assemble_converted uint{width}" for width in (8, 16, 32, 64))])
+def test_floats_are_computed_as_ieee_754_says(kernel: str, ptx: dict[str, dict[str, str]]) -> None:
+    for text in ptx[kernel].values():
         for width in (32, 64):
             assert len(re.findall(rf"\bdiv\.rn\.f{width}\b", text)) == 1
             assert len(re.findall(rf"\badd(?:\.rn)?\.f{width}\b", text)) == 1

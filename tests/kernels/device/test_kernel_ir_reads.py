@@ -77,7 +77,16 @@ def test_reads_of_v2(name: str, dtype: str, order: str, tmp_path: Path, device: 
 
 FILTERS: list[tuple[str, str, list[Any]]] = [
     ("accumulate", "<i4", [{"id": "delta", "dtype": "<i4", "astype": "<i2"}]),
-    ("convert", ">f8", [{"id": "fixedscaleoffset", "offset": -1.5, "scale": 10, "dtype": ">f8", "astype": "<i4"}]),
+    (
+        "assemble_converted",
+        ">f8",
+        [{"id": "fixedscaleoffset", "offset": -1.5, "scale": 10, "dtype": ">f8", "astype": "<i4"}],
+    ),
+    (
+        "convert",
+        "<i4",
+        [{"id": "delta", "dtype": "<i4"}, {"id": "astype", "encode_dtype": "<i2", "decode_dtype": "<i4"}],
+    ),
     ("unpack_bits", "|b1", [{"id": "packbits"}]),
 ]
 
