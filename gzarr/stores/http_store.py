@@ -15,6 +15,7 @@ from . import io_threads
 from .atomic_files import TEMPORARY
 from .attempts import FailedRequest
 from .buffers import as_view
+from .connections import to_server
 from .keys import split_key, split_prefix
 from .object_errors import Kind
 from .remote_store import RemoteStore
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer
 
+    from .connections import Connections
+
 
 class HttpStore(RemoteStore):
     """Values behind a plain web server, or a WebDAV server, which can be listed and written."""
@@ -31,6 +34,10 @@ class HttpStore(RemoteStore):
     _takes_parts = False
     # Whether the server lists, once it has told.
     _lists: bool | None = None
+
+    def connections(self) -> Connections | None:
+        """Return what limits the number of requests to the server; None if nothing does."""
+        return to_server(self.url)
 
     def can_list(self) -> bool:
         """Return whether the server lists its files: one request (PROPFIND), and none once its answer is known.

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from .base import Request, RequestStream
+    from .connections import Connections
     from .curl_transfers import Options
     from .plain_urls import PlainUrls
 
@@ -48,6 +49,9 @@ class Behind(Protocol):
 
     url: str
     _seen: bool
+
+    def connections(self) -> Connections | None:
+        """Return what limits the number of requests to the server; None if nothing does."""
 
     def _path(self, key: str) -> str: ...
 
@@ -78,6 +82,7 @@ class Gets:
     def __init__(self, store: Behind, plain: PlainUrls, stream: RequestStream, most: int) -> None:
         self._store, self._plain, self._stream, self._most = store, plain, stream, most
         self.options: Options = plain.options
+        self._connections = store.connections()
         self._lock = threading.Lock()
         self._in_progress = 0
         # Requests whose URLs are being signed, or are signed.
@@ -95,10 +100,13 @@ class Gets:
         """Return at most a number of requests, each with what tells it apart."""
         gets: list[tuple[Any, Get]] = []
         found: list[tuple[Any, Request]] = []
+        reserved = 0
         with self._lock:
             while len(gets) < most and self._signed:
                 gets.append(self._signed.popleft())
             room = min(most - len(gets), self._most - self._in_progress)
+            if self._connections is not None and room > 0:
+                room = reserved = self._connections.take(room)
             while len(found) < room and (asked := self._stream.next_request()) is not None:
                 found.append(asked)
             self._in_progress += len(found)
@@ -109,6 +117,8 @@ class Gets:
             io_threads.submit(partial(self._sign, found), self._stream.is_given_up)
         elif found:
             gets += self._with_urls(found)
+        if self._connections is not None and reserved > len(gets):
+            self._connections.ended(reserved - len(gets))
         if found and self._stream.has_ended():
             # Other threads need not keep it any longer.
             curl_threads.wake()
@@ -135,6 +145,8 @@ class Gets:
 
     def done(self, token: tuple[Any, Request], response: Response | Failed) -> None:
         """Hand over the answer to a request, if it brings what was asked for."""
+        if self._connections is not None:
+            self._connections.ended(1, _keeps_connection(response), response.seconds)
         try:
             answer = self._answer_or_begin(token, response)
         # Nobody else would hear of it.
@@ -289,6 +301,21 @@ def _get(url: str, request: Request) -> Get:
     if isinstance(request.version, str):
         lines += (f"If-Match: {request.version}",)
     return Get(url, lines, nbytes, nbytes or request.most_nbytes or 0)
+
+
+def _keeps_connection(response: Response | Failed) -> bool | None:
+    """Return whether a server has kept a connection open after an answer; None if there is none."""
+    if isinstance(response, Failed) or not response.lines:
+        return None
+    version = b"HTTP/1.1"
+    stated = b""
+    for line in response.lines:
+        if line.startswith(b"HTTP/"):
+            # What came before was a part of another header.
+            version, stated = line[:8], b""
+        elif line[:11].lower() == b"connection:":
+            stated = line[11:].strip().lower()
+    return stated == b"keep-alive" if version == b"HTTP/1.0" else stated != b"close"
 
 
 def _parsed(lines: Sequence[bytes]) -> dict[bytes, bytes]:

@@ -7,6 +7,7 @@ versions of values are compared, and no request keeps a caller from being interr
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
     from .base import Listing, RequestStream
+    from .connections import Connections
 
     T = TypeVar("T")
 
@@ -126,6 +128,10 @@ class RemoteStore(RequestedValues, WholeValues):
 
     # -- requests
 
+    def connections(self) -> Connections | None:
+        """Return what limits the number of requests to the server; None if nothing does."""
+        return None
+
     def _store(self) -> Any:
         """Return the store of obstore, made anew after a fork."""
         generation, store = self.made
@@ -156,8 +162,14 @@ class RemoteStore(RequestedValues, WholeValues):
         FailedRequest
             If it fails for good.
         """
+        connections = self.connections()
+
+        def send() -> T:
+            with contextlib.nullcontext() if connections is None else connections.turn():
+                return request(obstore_module.module(), self._store())
+
         return attempts.send(
-            lambda: request(obstore_module.module(), self._store()),
+            send,
             partial(failure_of, url=self.url, listing=listing),
             self.timeout,
             first,

@@ -17,6 +17,7 @@ from gzarr.engines.asking import Asked, Taken
 from gzarr.engines.monitor import ReadCancelledError
 from gzarr.loader import Loader, Rows, Windows, side_by_side
 from gzarr.loader.ahead import _cut
+from gzarr.stores import connections
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -147,7 +148,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def server(folder: Path) -> Iterator[Holding]:
+def server(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Holding]:
+    # It would wait for more requests than a server gets that has not answered.
+    monkeypatch.setattr(connections, "FIRST", 1000)
     with Holding(folder) as served:
         thread = threading.Thread(target=served.serve_forever, args=(0.05,))
         thread.start()

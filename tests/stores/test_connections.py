@@ -1,0 +1,186 @@
+"""Web servers that hold few connections, and those that close each after its answer."""
+
+from __future__ import annotations
+
+import contextlib
+import http.server
+import os
+import subprocess
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+import gzarr
+from gzarr.stores import connections, curl_threads
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+DATA = np.random.default_rng(0).integers(0, 255, (300, 64)).astype("u2")
+
+
+@pytest.fixture(params=["libcurl", "obstore"])
+def by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """What sends requests."""
+    way: str = request.param
+    if way == "obstore":
+        monkeypatch.setattr(curl_threads, "available", lambda: False)
+    elif not curl_threads.available():
+        pytest.skip("pycurl is not installed")
+    return way
+
+
+class Counting(http.server.SimpleHTTPRequestHandler):
+    """Answers after a while; counts connections that are open, and those that were opened before the first answer."""
+
+    disable_nagle_algorithm = True
+    lock = threading.Lock()
+    open = most = first = answers = 0
+
+    @classmethod
+    def count(cls, opened: int) -> None:
+        with cls.lock:
+            cls.open += opened
+            cls.most = max(cls.most, cls.open)
+            if opened > 0 and not cls.answers:
+                cls.first += 1
+
+    def handle(self) -> None:
+        self.count(1)
+        try:
+            super().handle()
+        finally:
+            self.count(-1)
+
+    def do_GET(self) -> None:
+        time.sleep(0.01)
+        with self.lock:
+            type(self).answers += 1
+        super().do_GET()
+
+    def do_HEAD(self) -> None:
+        with self.lock:
+            type(self).answers += 1
+        super().do_HEAD()
+
+    def log_message(self, *args: object) -> None:
+        pass
+
+
+@contextlib.contextmanager
+def serving(folder: Path, version: str) -> Iterator[tuple[str, type[Counting]]]:
+    handler = type("Handler", (Counting,), {"protocol_version": version, "lock": threading.Lock()})
+
+    class Server(http.server.ThreadingHTTPServer):
+        request_queue_size = 256
+
+        def finish_request(self, request: object, address: object) -> None:
+            handler(request, address, self, directory=str(folder))
+
+    with Server(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_address[1]}", handler
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@pytest.mark.timeout(15)
+def test_the_server_of_python(by: str, tmp_path: Path) -> None:
+    """It holds 5 connections that it has not accepted, and closes each: more requests at once stall for 20 seconds."""
+    gzarr.create_array(tmp_path / "x", data=DATA, chunks=(1, 64))
+    command = [sys.executable, "-u", "-m", "http.server", "0", "--bind", "127.0.0.1", "--directory", str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        try:
+            assert process.stdout is not None
+            port = process.stdout.readline().split("port ")[1].split()[0]
+            np.testing.assert_array_equal(gzarr.open_array(f"http://127.0.0.1:{port}/x", device="cpu")[...], DATA)
+        finally:
+            process.kill()
+
+
+def test_a_server_that_closes_connections_gets_few_at_once(by: str, tmp_path: Path) -> None:
+    gzarr.create_array(tmp_path / "x", data=DATA, chunks=(1, 64))
+    with serving(tmp_path, "HTTP/1.0") as (url, handler):
+        a = gzarr.open_array(f"{url}/x", device="cpu")
+        for _ in range(2):
+            np.testing.assert_array_equal(a[...], DATA)
+        assert handler.answers >= 2 * len(DATA)
+        # A connection is counted until its thread has ended it.
+        assert 2 <= handler.most <= connections.FIRST + 4
+
+
+def test_a_server_that_keeps_connections_gets_more_with_each_answer(by: str, tmp_path: Path) -> None:
+    gzarr.create_array(tmp_path / "x", data=DATA, chunks=(1, 64))
+    with serving(tmp_path, "HTTP/1.1") as (url, handler):
+        a = gzarr.open_array(f"{url}/x", device="cpu")
+        handler.answers = handler.first = 0
+        np.testing.assert_array_equal(a[...], DATA)
+        # One of them may ask whether the server keeps connections.
+        assert handler.first <= connections.FIRST + 1
+        assert handler.most > 2 * connections.FIRST
+
+
+def test_a_server_that_has_rested_gets_few_at_once_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = connections.Connections("http://127.0.0.1:1")
+    assert server.take(100) == connections.FIRST
+    server.ended(connections.FIRST, keeps=True)
+    assert server.take(100) == 2 * connections.FIRST
+    assert server.take(100) == 0
+    server.ended(1)
+    assert server.take(100) == 2
+    server.ended(2 * connections.FIRST + 1)
+    monkeypatch.setattr(connections, "_IDLE_S", 0.0)
+    time.sleep(0.001)
+    assert server.take(100) == connections.FIRST
+
+
+def test_a_server_far_away_gets_all_at_once() -> None:
+    server = connections.Connections("http://127.0.0.1:1")
+    server.ended(server.take(100), seconds=0.03)
+    # It has not told yet whether it keeps connections.
+    assert server.take(100) == connections.FIRST
+    server.ended(connections.FIRST, keeps=True, seconds=0.04)
+    assert server.take(100) == 100
+    server.ended(100, seconds=0.001)
+    assert server.take(1000) < 200
+
+
+def test_a_server_that_begins_to_close_connections() -> None:
+    server = connections.Connections("http://127.0.0.1:1")
+    most = connections.FIRST
+    # Answers that do not tell change nothing.
+    for keeps, then in ((None, most), (True, 2 * most), (None, 4 * most), (False, most), (None, most)):
+        server.ended(server.take(100), keeps)
+        room = server.take(100)
+        assert room == then
+        server._in_progress -= room
+
+
+def test_only_servers_without_encryption(tmp_path: Path) -> None:
+    assert connections.to_server("https://example.org/x") is None
+    assert connections.to_server("s3://bucket/x") is None
+    one = connections.to_server("http://example.org/x")
+    assert one is not None
+    assert connections.to_server("http://example.org/y") is one
+    assert connections.to_server("http://example.org:8080/x") is not one
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_a_forked_child_begins_anew() -> None:
+    one = connections.to_server("http://example.org/x")
+    assert one is not None
+    one.take(6)
+    child = os.fork()
+    if not child:
+        other = connections.to_server("http://example.org/x")
+        os._exit(0 if other is not None and other.take(6) == 6 else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    one.ended(6)
