@@ -52,7 +52,8 @@ def test_a_python_that_is_on_the_path_or_pyenvs_is_found_if_it_runs(tmp_path: Pa
 def test_what_failed_is_said_at_the_end(tmp_path: Path) -> None:
     out = tmp_path / "out"
     done = shell(
-        f"exec >'{out}'; source ci/checks.sh; set -e;"
+        # tee outlives the shell, and would keep a pipe to this process open.
+        f"exec >'{out}' 2>&1; source ci/checks.sh; set -e;"
         "sleep 0.1 & check waits wait $!;"
         "(exit 3) & check breaks wait $!;"
         'check tests bash -c \'seq 300; echo "== FAILURES =="; seq 400 500;'
