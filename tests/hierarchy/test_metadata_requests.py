@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from support import servers
 from support.fault_proxy import FaultProxy
-from support.requests_of import requests_of, round_trips
+from support.requests_of import LATENCY_S, requests_of, round_trips
 
 import gzarr
 from gzarr.errors import ArgumentError, NodeTypeError, StoreError
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="module")
 def proxy() -> Iterator[FaultProxy]:
-    with servers.s3_server(atomic=True) as address, FaultProxy(address, latency_s=0.03) as proxy:
+    with servers.s3_server(atomic=True) as address, FaultProxy(address, counted_latency_s=LATENCY_S) as proxy:
         servers.make_bucket(address, "bucket")
         # Whether the bucket exists is asked for once.
         store_in(proxy, "other").get("key")

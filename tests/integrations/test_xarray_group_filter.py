@@ -10,7 +10,7 @@ import pytest
 import xarray as xr
 from support import servers
 from support.fault_proxy import FaultProxy
-from support.requests_of import requests_of, round_trips
+from support.requests_of import LATENCY_S, requests_of, round_trips
 
 import gzarr
 from gzarr.errors import ArgumentError
@@ -152,7 +152,7 @@ def test_a_group_and_a_pattern(folder: Path) -> None:
 
 @pytest.fixture(scope="module")
 def proxy() -> Iterator[FaultProxy]:
-    with servers.s3_server() as address, FaultProxy(address, latency_s=0.03) as proxy:
+    with servers.s3_server() as address, FaultProxy(address, counted_latency_s=LATENCY_S) as proxy:
         servers.make_bucket(address, "bucket")
         yield proxy
 

@@ -72,6 +72,8 @@ class FaultProxy:
         Seconds that the fault "stall" lasts.
     latency_s
         Seconds that each request takes longer.
+    counted_latency_s
+        The same while requests are counted, so that those in sequence can be told from those side by side.
     """
 
     upstream: tuple[str, int]
@@ -79,6 +81,7 @@ class FaultProxy:
     seen: list[Seen] = field(default_factory=list)
     stall_s: float = 3.0
     latency_s: float = 0.0
+    counted_latency_s: float = 0.0
 
     def __post_init__(self) -> None:
         proxy = self

@@ -22,7 +22,7 @@ def requests_of(proxy: FaultProxy, work: Callable[[], object]) -> tuple[list[See
     """Do some work; return the requests that it sent, and what gzarr added to its counters."""
     wait_until_idle()
     before, latency = gzarr.stats(), proxy.latency_s
-    proxy.latency_s = max(latency, LATENCY_S) if latency else 0.0
+    proxy.latency_s = max(proxy.latency_s, proxy.counted_latency_s)
     try:
         with proxy.counting() as seen:
             work()

@@ -15,6 +15,7 @@ import pytest
 from cuda.bindings import nvjitlink
 from gzarr_kernels import device
 from gzarr_kernels.device.target import Kernel
+from support.once import made_once
 
 pytestmark = pytest.mark.slow
 
@@ -83,8 +84,9 @@ def run_alone(script: str, *arguments: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def ptx() -> dict[str, dict[str, str]]:
-    found: dict[str, dict[str, str]] = json.loads(run_alone(COMPILE, *CAPABILITIES))
+def ptx(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, str]]:
+    made = made_once(tmp_path_factory, "ptx", lambda: run_alone(COMPILE, *CAPABILITIES))
+    found: dict[str, dict[str, str]] = json.loads(made)
     return found
 
 
