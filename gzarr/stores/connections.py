@@ -5,8 +5,8 @@ lost, and sent again after 1, 3, 7, … seconds, until the client gives up. ``py
 connection after one answer, so that this would never end. Browsers open 6 connections to a server, so that all servers
 stand as many.
 
-A server that keeps connections gets one request more with each answer, until it has had none for a while, or all at once
-if it is far away: such servers are hardly small, and each round would take long. The same holds for encryption: this is
+A server that keeps connections gets one request more with each answer, until it has had none for a while; one that is
+far away gets all at once: it is hardly small, and each round would take long. The same holds for encryption: this is
 for ``http://`` only.
 """
 
@@ -32,6 +32,8 @@ FIRST: Final = 6
 _IDLE_S: Final = 2.0
 #: Seconds within which a server nearby answers.
 _NEAR_S: Final = 0.01
+#: Requests more for each answer of a server that has closed a connection.
+_AFTER_CLOSING: Final = 1 / 16
 #: Seconds for the question whether a server keeps connections.
 _TIMEOUT_S: Final = 5.0
 
@@ -60,7 +62,8 @@ class Connections:
         self._url = url
         self._changed = threading.Condition()
         self._in_progress = 0
-        self._most = FIRST
+        self._most: float = FIRST
+        self._growth = 1.0
         self._ended = 0.0
         self._fastest_s = math.inf
         # None before the server has told.
@@ -106,7 +109,7 @@ class Connections:
             if keeps is not None:
                 self._learn(keeps)
             if self._keeps:
-                self._most += requests
+                self._most += requests * self._growth
             self._ended = time.monotonic()
             refused, self._refused = self._refused, False
             self._changed.notify_all()
@@ -154,7 +157,8 @@ class Connections:
     def _learn(self, keeps: bool) -> None:
         self._keeps = keeps
         if not keeps:
-            self._most = FIRST
+            # Many servers close one now and then, and some keep only a few.
+            self._most, self._growth = max(FIRST, self._most / 2), _AFTER_CLOSING
 
 
 def _keeps_connections(url: str) -> bool:

@@ -67,6 +67,8 @@ class PlainUrls:
         Whether the server has answered one.
     are_quick
         Whether :meth:`of` never waits: there is nothing to sign, or the keys are known.
+    from_end
+        Whether the server takes ranges that count from the end of a value, as Azure does not.
     """
 
     def __init__(self, kind: str, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> None:
@@ -77,6 +79,7 @@ class PlainUrls:
         ]
         self.options: Options = Options(connect or 0, stall or 0, timeout or 0, str(client.get("user_agent", "gzarr")))
         self.proven: bool = False
+        self.from_end: bool = kind != "AzureStore"
         self._kind = kind
         self._base = str(arguments[0]).rstrip("/") if kind == "HTTPStore" and len(arguments) == 1 else ""
         self._config = config = dict(keywords.get("config") or {})
@@ -103,9 +106,8 @@ class PlainUrls:
     def takes(self, request: Request, path: str) -> bool:
         """Return whether a request for an object at a path can be a plain one."""
         offset, length, version = request.byte_range.offset, request.byte_range.length, request.version
-        # A range of no bytes cannot be expressed in HTTP, and Azure takes none that count from the end. What is wrong
-        # is for obstore.
-        if (length is not None and (length <= 0 or offset < 0)) or (offset < 0 and self._kind == "AzureStore"):
+        # A range of no bytes cannot be expressed in HTTP. What is wrong is for obstore.
+        if (length is not None and (length <= 0 or offset < 0)) or (offset < 0 and not self.from_end):
             return False
         if request.unless_version is not None or (isinstance(version, str) and not _TAG.fullmatch(version)):
             return False

@@ -259,7 +259,7 @@ class RemoteStore(RequestedValues, WholeValues):
             if wanted.length == 0 or not isinstance(known, (str, type(None))):
                 # A range of no bytes cannot be expressed in HTTP, nor can versions that are not entity tags.
                 meta = module.head(store, path)
-                if known is not None and _version(meta) == known:
+                if known is not None and version_of(meta) == known:
                     return Answer(None, known, unchanged=True)
                 if wanted.length == 0:
                     return self._checked(request, meta, None)
@@ -299,7 +299,7 @@ class RemoteStore(RequestedValues, WholeValues):
         """
         key, wanted = request.key, request.byte_range
         size = meta["size"]
-        version = _version(meta)
+        version = version_of(meta)
         if request.version is not None and version != request.version:
             raise ValueReplacedError(f"{self!r}: {key!r} was replaced meanwhile", key=key)
         start = size + wanted.offset if wanted.offset < 0 else wanted.offset
@@ -368,7 +368,7 @@ class RemoteStore(RequestedValues, WholeValues):
         """Yield all keys that start with ``prefix``, each with its entity tag, or else with what the server says."""
         split_prefix(prefix)
         for key, meta in self._list_objects(prefix):
-            version = _version(meta)
+            version = version_of(meta)
             yield key, None if version is None else repr(version)
 
     def _list_objects(self, prefix: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -534,7 +534,7 @@ class RemoteStore(RequestedValues, WholeValues):
         self.erase_values(self.list_prefix(prefix))
 
 
-def _version(meta: Mapping[str, Any]) -> Hashable | None:
+def version_of(meta: Mapping[str, Any]) -> Hashable | None:
     """Return the version of an object: a strong entity tag, or else what else the server says of it."""
     tag = meta.get("e_tag")
     if tag and not tag.startswith("W/"):
