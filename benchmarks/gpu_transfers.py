@@ -305,8 +305,10 @@ def assemble(
     none = (-1,) * 3
     read = Placement(planned, 3, size, 0, np.zeros(size, np.uint8), np.zeros(1, np.int64), none, none, -1, -1)
     sizes = np.full(count, chunk_nbytes)
-    layout = DecodedChunks(numbers, numbers * chunk_nbytes, np.full(count, planes), sizes, chunk_nbytes)
-    strides = np.empty(chunk_shape, f"V{itemsize}", order=order).strides  # type: ignore[call-overload]
+    strides = np.empty(chunk_shape, stored, order=order).strides  # type: ignore[call-overload]
+    layout = DecodedChunks(
+        numbers, numbers * chunk_nbytes, np.full(count, planes), sizes, chunk_nbytes, strides, 0, conversion
+    )
 
     # The columns follow the chunks in the same memory.
     at = aligned(nbytes)
@@ -314,7 +316,7 @@ def assemble(
     host[: count * chunk_nbytes].reshape(count, chunk_nbytes)[:] = chunk
     columns = Columns(host[at:].view(np.int64), at // 8)
     into = output_memory(device, array, (array,), 3)
-    (one,) = placings(columns, read, layout, into, strides, 0, conversion)
+    (one,) = placings(columns, read, layout, into)
     arena = device.allocate(host.size, stream)
     device.copy_in(arena, host, stream)
     # The page-locked memory must not be released before this.

@@ -44,6 +44,12 @@ class DecodedChunks:
         in each block, and 0 an absent chunk.
     nbytes
         Bytes of a decoded chunk.
+    strides
+        Bytes between neighbours in a decoded chunk, for each dimension of the array.
+    swap
+        Width in bytes of the units to byte-swap; 0 for none.
+    conversion
+        Conversion of the elements; None for none.
     """
 
     rows: IntArray
@@ -51,6 +57,9 @@ class DecodedChunks:
     typesize: IntArray
     blocksize: IntArray
     nbytes: int
+    strides: tuple[int, ...]
+    swap: int = 0
+    conversion: Filter | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,15 +116,7 @@ class _Rows:
     alignment: int
 
 
-def placings(
-    columns: Columns,
-    place: Placement,
-    layout: DecodedChunks,
-    output: Output,
-    strides: tuple[int, ...],
-    swap: int,
-    conversion: Filter | None = None,
-) -> list[PlacingLaunch]:
+def placings(columns: Columns, place: Placement, layout: DecodedChunks, output: Output) -> list[PlacingLaunch]:
     """Write the columns of all kernels that place the chunks of a wave.
 
     Parameters
@@ -124,12 +125,6 @@ def placings(
         Columns of the wave, to append to.
     place, layout, output
         Placement of the read, chunks of the wave, and memory of the results.
-    strides
-        Bytes between neighbours in a decoded chunk, for each dimension of the array.
-    swap
-        Width in bytes of the units to byte-swap; 0 for none.
-    conversion
-        Conversion of the elements; None for none.
 
     Returns
     -------
@@ -144,7 +139,7 @@ def placings(
         fill = np.resize(place.fill, 16 + place.itemsize)
         source = np.where(absent, columns.put_bytes(fill, FILL_WORDS), source)
     found: list[PlacingLaunch] = []
-    rows = None if conversion is not None else _rows(place, layout, output, strides, swap, pieces)
+    rows = _rows(place, layout, output, pieces)
     if rows is None:
         left = np.ones(len(pieces), np.bool_)
     else:
@@ -164,23 +159,21 @@ def placings(
                 header, tiles = _rows_job(
                     columns, rows, which, source[chosen], shift[which],
                     np.minimum(layout.blocksize[chosen], layout.nbytes),
-                    [swap - 1 if swap > 1 else 0, output.address % 16, place.itemsize, layout.nbytes],
+                    [layout.swap - 1 if layout.swap > 1 else 0, output.address % 16, place.itemsize, layout.nbytes],
                 )  # fmt: skip
                 found.append(PlacingLaunch(kernel, r.blocks(tiles), header, 0))
     if left.any():
-        found.append(
-            _elements_job(columns, place, layout, output, strides, swap, source, pieces[left], owner[left], conversion)
-        )
+        found.append(_elements_job(columns, place, layout, output, source, pieces[left], owner[left]))
     return found
 
 
-def _rows(
-    place: Placement, layout: DecodedChunks, output: Output, strides: tuple[int, ...], swap: int, pieces: IntArray
-) -> _Rows | None:
-    """Return pieces as rows, or None if they have no rows, short rows, or more units than the kernels can count."""
+def _rows(place: Placement, layout: DecodedChunks, output: Output, pieces: IntArray) -> _Rows | None:
+    """Return pieces as rows, or None if they have none, short rows, more units than kernels count, or are converted."""
     from gzarr_kernels.device import rows as r
 
-    plan, itemsize = place.plan, place.itemsize
+    if layout.conversion is not None:
+        return None
+    plan, itemsize, strides, swap = place.plan, place.itemsize, layout.strides, layout.swap
     k = plan.chunks.shape[1]
     if plan.points is not None or not k or not len(pieces) or swap > 8 or swap & (swap - 1) or layout.nbytes >= r.LIMIT:
         return None
@@ -308,17 +301,14 @@ def _elements_job(
     place: Placement,
     layout: DecodedChunks,
     output: Output,
-    strides: tuple[int, ...],
-    swap: int,
     source: IntArray,
     pieces: IntArray,
     owner: IntArray,
-    conversion: Filter | None,
 ) -> PlacingLaunch:
     """Write the columns of a kernel of elements for some pieces."""
     from gzarr_kernels.device import assemble as a
 
-    plan, k = place.plan, place.k
+    plan, k, strides, conversion = place.plan, place.k, layout.strides, layout.conversion
     if plan.chunks.shape[1]:
         start, count, target = plan.start[pieces], plan.count[pieces], plan.target[pieces]
         step: Any = plan.step
@@ -333,7 +323,7 @@ def _elements_job(
     header[a.K] = k
     header[a.ITEMSIZE] = place.itemsize
     header[a.FIELD_OFFSET] = place.field_offset
-    header[a.SWAP] = swap
+    header[a.SWAP] = layout.swap
     header[a.CHUNK_SOURCE] = columns.put(source)
     header[a.CHUNK_TYPESIZE] = columns.put(layout.typesize)
     header[a.CHUNK_BLOCKSIZE] = columns.put(layout.blocksize)

@@ -188,9 +188,10 @@ def lay_out(
     decoding = _FrameDecoding(shape, decoder, columns, chunks, frames, arena)
     kernels, marked, marks = _after_decoding(program, columns, chunks, taken)
     decoded = DecodedChunks(
-        staged.rows[taken], chunks.source[taken], chunks.typesize[taken], chunks.blocksize[taken], program.nbytes
-    )
-    launches = placings(columns, place, decoded, output, program.strides, program.swap, program.conversion)
+        staged.rows[taken], chunks.source[taken], chunks.typesize[taken], chunks.blocksize[taken], program.nbytes,
+        program.strides, program.swap, program.conversion,
+    )  # fmt: skip
+    launches = placings(columns, place, decoded, output)
     statuses = Statuses(
         rows=staged.rows,
         owner=decoding.owner,

@@ -70,11 +70,13 @@ def place_chunks(
         np.array([0 if at is None else case.typesize for at in source], np.int64),
         np.full(len(planned), case.blocksize),
         nbytes,
+        case.chunk_strides,
+        case.swap,
     )
     everything = arena.view(np.int64)
     columns = Columns(everything[:words], 0)
     found = []
-    for one in placings(columns, place, layout, output, case.chunk_strides, case.swap):
+    for one in placings(columns, place, layout, output):
         name = NAMES[id(one.kernel)]
         given = [arena, everything, place.tables, output.memory]
         rows, dims = [], 0
