@@ -14,6 +14,8 @@ from .object_errors import Failure, Kind
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from .connections import Turns
+
     T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
@@ -42,6 +44,7 @@ def send(
     failure_of: Callable[[BaseException], Failure],
     timeout: float,
     first: FailedRequest | None = None,
+    turns: Turns | None = None,
 ) -> T:
     """Return ``request()``; call it again while that may help and somebody waits for it.
 
@@ -55,6 +58,8 @@ def send(
         Seconds after which it is not called again.
     first
         A first attempt, which has failed; None if there was none.
+    turns
+        What each attempt waits for, beside the timeout; None for nothing.
 
     Raises
     ------
@@ -68,9 +73,17 @@ def send(
         if first is not None:
             failure, first = first.failure, None
         else:
+            waited = time.monotonic()
+            if turns is not None and not turns.wait(io_threads.given_up):
+                failure = Failure(Kind.TEMPORARY, None, "nobody waits for the answer")
+                raise FailedRequest(failure, attempts - 1, waited - begin)
             sent = time.monotonic()
+            begin += sent - waited
+            answered = False
             try:
-                return request()
+                result = request()
+                answered = True
+                return result
             except (ShortAnswerError, EOFError) as error:
                 failure = Failure(Kind.TEMPORARY, None, str(error))
             except (ArgumentError, StoreError, MemoryError):
@@ -80,8 +93,12 @@ def send(
                 if isinstance(error, (KeyboardInterrupt, SystemExit)):
                     raise
                 failure = failure_of(error)
+                answered = failure.status is not None
             finally:
-                traffic.count(requests=1, seconds=time.monotonic() - sent)
+                seconds = time.monotonic() - sent
+                traffic.count(requests=1, seconds=seconds)
+                if turns is not None:
+                    turns.ended(seconds if answered else None)
         seconds = time.monotonic() - begin
         wait = pause * random.uniform(0.5, 1)
         goes_on = failure.kind is Kind.TEMPORARY and seconds + wait <= timeout

@@ -1,4 +1,4 @@
-"""How many requests a web server gets at once: few, until it has shown that it keeps connections open.
+"""How many requests this process has in progress at a web server: few, until it has shown that it keeps connections.
 
 A system holds connections that a server has not accepted yet. Python's own servers let it hold 5; what exceeds them is
 lost, and sent again after 1, 3, 7, … seconds, until the client gives up. ``python -m http.server`` closes each
@@ -12,45 +12,65 @@ for ``http://`` only.
 
 from __future__ import annotations
 
-import contextlib
 import http.client
 import math
 import os
 import threading
 import time
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 from urllib.parse import urlsplit
 
 from . import curl_threads
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable
 
 #: Requests to a server of which nothing is known, or which closes connections.
 FIRST: Final = 6
-#: Seconds without requests after which a server may have closed its connections.
-_IDLE_S: Final = 2.0
-#: Seconds within which a server nearby answers.
-_NEAR_S: Final = 0.01
 #: Requests more for each answer of a server that has closed a connection.
 _AFTER_CLOSING: Final = 1 / 16
+#: Seconds without answers after which a server may have closed its connections, and may be another one.
+_REST_S: Final = 2.0
+_FORGET_S: Final = 60.0
+#: Seconds within which a server nearby answers.
+_NEAR_S: Final = 0.01
+#: Longest wait, in seconds, before a thread looks whether its request is still wanted.
+_LOOK_S: Final = 0.5
 #: Seconds for the question whether a server keeps connections.
 _TIMEOUT_S: Final = 5.0
+#: Variables that send requests by way of a proxy, which is a server of another kind.
+PROXIES: Final = ("http_proxy", "https_proxy", "all_proxy")
+
+
+class Turns(Protocol):
+    """What requests wait for."""
+
+    def wait(self, given_up: Callable[[], bool]) -> bool:
+        """Wait for room for a request; return whether there is, and not because nobody wants the answer any more."""
+
+    def ended(self, seconds: float | None) -> None:
+        """Give back the room of a request that was answered after some time, or was not (None)."""
+
 
 _servers: dict[str, Connections] = {}
+
+
+def uses_proxy() -> bool:
+    """Return whether the environment names a proxy."""
+    return any(os.environ.get(name) or os.environ.get(name.upper()) for name in PROXIES)
 
 
 def to_server(url: str) -> Connections | None:
     """Return the connections of this process to the server of a URL; None if their number is not limited."""
     parts = urlsplit(url)
-    if parts.scheme != "http":
+    if parts.scheme != "http" or uses_proxy():
         return None
     found = _servers.get(parts.netloc)
     return _servers.setdefault(parts.netloc, Connections(url)) if found is None else found
 
 
 class Connections:
-    """The requests to a server that are in progress.
+    """The requests to a server that are in progress, of any thread.
 
     Parameters
     ----------
@@ -64,86 +84,100 @@ class Connections:
         self._in_progress = 0
         self._most: float = FIRST
         self._growth = 1.0
-        self._ended = 0.0
-        self._fastest_s = math.inf
         # None before the server has told.
         self._keeps: bool | None = None
         self._is_asking = False
-        # Whether a thread of libcurl has got less room than it asked for.
+        # Time of the last answer, and about the shortest time of the last ones.
+        self._answered = 0.0
+        self._fastest_s = math.inf
+        # Whether a thread of libcurl has got less room than it has requests for.
         self._refused = False
 
+    # -- threads of libcurl, which do not wait
+
     def take(self, most: int) -> int:
-        """Make room for some requests, without waiting.
-
-        Parameters
-        ----------
-        most
-            Number of requests.
-
-        Returns
-        -------
-        How many of them may begin. :meth:`ended` gives the room back.
-        """
+        """Make room for some requests; return for how many. :meth:`ended` and :meth:`give_back` end that."""
         with self._changed:
-            self._begin()
+            self._rest()
             room = int(max(0, min(most, self._allowed() - self._in_progress)))
-            self._refused = self._refused or room < most
             self._in_progress += room
         return room
 
-    def ended(self, requests: int, keeps: bool | None = None, seconds: float = math.inf) -> None:
-        """Give back the room of some requests.
+    def give_back(self, requests: int) -> None:
+        """Give back room that was not used."""
+        with self._changed:
+            self._in_progress -= requests
+            self._changed.notify_all()
+
+    def want_more(self) -> None:
+        """Wake the threads of libcurl once there is room again."""
+        with self._changed:
+            self._refused = self._in_progress > 0
+            refused = self._refused
+        if not refused:
+            curl_threads.wake()
+
+    def ended(self, seconds: float | None, keeps: bool | None = None) -> None:
+        """Give back the room of a request.
 
         Parameters
         ----------
-        requests
-            Number of requests.
+        seconds
+            Time that the answer took; None if there was none.
         keeps
             Whether the server has kept the connection open after its answer; None if that is not known.
-        seconds
-            Time that the answer took.
         """
         with self._changed:
-            self._in_progress -= requests
-            self._fastest_s = min(self._fastest_s, seconds)
-            if keeps is not None:
-                self._learn(keeps)
-            if self._keeps:
-                self._most += requests * self._growth
-            self._ended = time.monotonic()
+            self._in_progress -= 1
+            if seconds is not None:
+                self._learn(seconds, keeps)
             refused, self._refused = self._refused, False
             self._changed.notify_all()
         if refused:
             curl_threads.wake()
 
-    @contextlib.contextmanager
-    def turn(self) -> Iterator[None]:
-        """Wait for room for a request, which runs within this context."""
+    # -- other threads
+
+    def wait(self, given_up: Callable[[], bool]) -> bool:
+        """Wait for room for a request; return whether there is, and not because nobody wants the answer any more."""
         with self._changed:
-            self._begin()
+            self._rest()
             while self._in_progress >= self._allowed():
+                if given_up():
+                    return False
                 if self._keeps is None and not self._is_asking:
                     self._ask()
                 else:
-                    self._changed.wait()
+                    self._changed.wait(_LOOK_S)
             self._in_progress += 1
-        begin = time.monotonic()
-        try:
-            yield
-        finally:
-            self.ended(1, seconds=time.monotonic() - begin)
+        return True
+
+    # -- with the lock
 
     def _allowed(self) -> float:
         return math.inf if self._keeps and _NEAR_S < self._fastest_s < math.inf else self._most
 
-    def _begin(self) -> None:
-        if not self._in_progress and time.monotonic() - self._ended > _IDLE_S:
+    def _rest(self) -> None:
+        rested = time.monotonic() - self._answered
+        if not self._in_progress and rested > _REST_S:
             self._most = FIRST
-            # Another server may have taken the place of one that closes connections.
-            self._keeps = self._keeps or None
+            if rested > _FORGET_S:
+                self._keeps = None
+
+    def _learn(self, seconds: float, keeps: bool | None) -> None:
+        self._answered = time.monotonic()
+        # One answer that was very fast, or taken from a cache, does not count for ever.
+        self._fastest_s = min(seconds, 1.1 * self._fastest_s)
+        if keeps is not None:
+            self._keeps = keeps
+        if keeps is False:
+            # Many servers close one now and then, and some keep only a few.
+            self._most, self._growth = max(FIRST, self._most / 2), _AFTER_CLOSING
+        elif self._keeps:
+            self._most += self._growth
 
     def _ask(self) -> None:
-        """Ask the server whether it keeps connections. The lock is held, but while the server answers."""
+        """Ask the server whether it keeps connections; others get the lock meanwhile."""
         self._is_asking = True
         self._changed.release()
         try:
@@ -152,17 +186,11 @@ class Connections:
             self._changed.acquire()
             self._is_asking = False
             self._changed.notify_all()
-        self._learn(keeps)
-
-    def _learn(self, keeps: bool) -> None:
         self._keeps = keeps
-        if not keeps:
-            # Many servers close one now and then, and some keep only a few.
-            self._most, self._growth = max(FIRST, self._most / 2), _AFTER_CLOSING
 
 
 def _keeps_connections(url: str) -> bool:
-    """Return whether a server keeps connections open; True if it does not answer."""
+    """Return whether a server keeps connections open; False if it does not answer."""
     parts = urlsplit(url)
     connection = http.client.HTTPConnection(parts.netloc.rpartition("@")[2], timeout=_TIMEOUT_S)
     try:
@@ -170,7 +198,7 @@ def _keeps_connections(url: str) -> bool:
         connection.request("HEAD", f"{parts.path.rstrip('/')}/zarr.json")
         return not connection.getresponse().will_close
     except (OSError, ValueError, http.client.HTTPException):
-        return True
+        return False
     finally:
         connection.close()
 

@@ -7,27 +7,25 @@ from __future__ import annotations
 
 import contextlib
 import secrets
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from ..errors import StoreError, ValueReplacedError
+from ..errors import StoreError
 from . import io_threads
 from .atomic_files import TEMPORARY
 from .attempts import FailedRequest
-from .base import Answer, ByteRange
 from .buffers import as_view
 from .connections import to_server
 from .keys import split_key, split_prefix
 from .object_errors import Kind
-from .remote_store import RemoteStore, version_of
+from .remote_store import RemoteStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from typing_extensions import Buffer
 
-    from .base import Request
+    from .base import Answer, Request
     from .connections import Connections
 
 
@@ -46,32 +44,12 @@ class HttpStore(RemoteStore):
         """Return what limits the number of requests to the server; None if nothing does."""
         return to_server(self.url)
 
-    def _get(self, request: Request, first: FailedRequest | None = None) -> Answer:
-        if request.byte_range.offset < 0 and not self._plain.from_end:
-            return self._get_end(request)
-        return super()._get(request, first)
-
     def _answer_of(self, request: Request, failed: FailedRequest) -> Answer:
         if request.byte_range.offset < 0 and failed.failure.status in _NOT_UNDERSTOOD:
             answer = self._get_end(request)
             self._plain.from_end = False
             return answer
         return super()._answer_of(request, failed)
-
-    def _get_end(self, request: Request) -> Answer:
-        """Return the end of a value by two requests: some servers have no ranges that count from the end."""
-        key, wanted = request.key, request.byte_range
-        meta = self._head("read", key)
-        if meta is None:
-            if request.version is None:
-                return Answer(None)
-            raise ValueReplacedError(f"{self!r}: {key!r} was erased meanwhile", key=key)
-        size = meta["size"]
-        if size < -wanted.offset:
-            raise self._too_short(key, size, wanted)
-        version = version_of(meta) if request.version is None else request.version
-        end = ByteRange(size + wanted.offset, -wanted.offset)
-        return super()._get(replace(request, byte_range=end, version=version))
 
     def can_list(self) -> bool:
         """Return whether the server lists its files: one request (PROPFIND), and none once its answer is known.

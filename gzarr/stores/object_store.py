@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from ..errors import StoreError, ValueReplacedError, ValueSizeError
+from ..errors import StoreError
 from . import io_threads, obstore_module
 from .attempts import FailedRequest
-from .base import Answer, ByteRange, Request
+from .base import Request
 from .buffers import as_view
-from .byte_ranges import check_range
 from .keys import split_key, split_prefix
 from .object_errors import Kind
 from .remote_store import PAGE_KEYS, RemoteStore
@@ -23,38 +21,10 @@ if TYPE_CHECKING:
 
 #: Classes of obstore that put a value on conditions.
 _CONDITIONAL: Final = frozenset({"S3Store", "GCSStore", "AzureStore", "MemoryStore"})
-#: Times that a value may be replaced between two requests of a read.
-MOST_REPLACEMENTS: Final = 16
 
 
 class ObjectStore(RemoteStore):
     """Values as objects in a bucket of S3 or Google Cloud Storage, or in a container of Azure."""
-
-    def _get(self, request: Request, first: FailedRequest | None = None) -> Answer:
-        wanted = request.byte_range
-        if wanted.offset >= 0 or self._recipe[0] != "AzureStore":
-            return super()._get(request, first)
-        # Azure takes no ranges that count from the end, so the size comes first: with a byte, because the answer to a
-        # request for none would not tell an absent value from an absent container.
-        check_range(wanted)
-        for _ in range(MOST_REPLACEMENTS):
-            try:
-                found = super()._get(replace(request, byte_range=ByteRange(0, 1)))
-            except ValueSizeError:
-                raise self._too_short(request.key, 0, wanted) from None
-            if found.value is None:
-                return found
-            assert found.size is not None
-            begin = found.size + wanted.offset
-            if begin < 0:
-                raise self._too_short(request.key, found.size, wanted)
-            version = found.version if request.version is None else request.version
-            try:
-                return super()._get(replace(request, byte_range=ByteRange(begin, -wanted.offset), version=version))
-            except ValueReplacedError:
-                if request.version is not None:
-                    raise
-        raise StoreError(f"{self!r}: {request.key!r} is replaced again and again during the read", key=request.key)
 
     def list_page(self, prefix: str) -> tuple[list[str], bool]:
         """Return the first keys that start with ``prefix``, at most 1000, and whether these are all; one request."""

@@ -98,15 +98,27 @@ class Gets:
 
     def take(self, most: int) -> list[tuple[Any, Get]]:
         """Return at most a number of requests, each with what tells it apart."""
+        if self._connections is None:
+            return self._take(most)
+        room = self._connections.take(most)
+        taken: list[tuple[Any, Get]] = []
+        try:
+            # URLs of web servers are not signed: each request that is taken is sent now.
+            taken = self._take(room) if room else []
+        finally:
+            if room > len(taken):
+                self._connections.give_back(room - len(taken))
+        if len(taken) == room < most and not self._stream.has_ended():
+            self._connections.want_more()
+        return taken
+
+    def _take(self, most: int) -> list[tuple[Any, Get]]:
         gets: list[tuple[Any, Get]] = []
         found: list[tuple[Any, Request]] = []
-        reserved = 0
         with self._lock:
             while len(gets) < most and self._signed:
                 gets.append(self._signed.popleft())
             room = min(most - len(gets), self._most - self._in_progress)
-            if self._connections is not None and room > 0:
-                room = reserved = self._connections.take(room)
             while len(found) < room and (asked := self._stream.next_request()) is not None:
                 found.append(asked)
             self._in_progress += len(found)
@@ -117,8 +129,6 @@ class Gets:
             io_threads.submit(partial(self._sign, found), self._stream.is_given_up)
         elif found:
             gets += self._with_urls(found)
-        if self._connections is not None and reserved > len(gets):
-            self._connections.ended(reserved - len(gets))
         if found and self._stream.has_ended():
             # Other threads need not keep it any longer.
             curl_threads.wake()
@@ -145,9 +155,10 @@ class Gets:
 
     def done(self, token: tuple[Any, Request], response: Response | Failed) -> None:
         """Hand over the answer to a request, if it brings what was asked for."""
-        if self._connections is not None:
-            self._connections.ended(1, _keeps_connection(response), response.seconds)
         try:
+            if self._connections is not None:
+                answered = isinstance(response, Response)
+                self._connections.ended(response.seconds if answered else None, _keeps_connection(response))
             answer = self._answer_or_begin(token, response)
         # Nobody else would hear of it.
         except BaseException as error:
@@ -248,8 +259,10 @@ class Gets:
 
     def _by_obstore(self, request: Request, first: FailedRequest | None) -> Answer:
         """Answer a request whose plain form has failed."""
+        from_end = self._plain.from_end
         answer = self._store._get(request, first)
-        if answer.value is not None:
+        # The request was no better than the plain one if the server has been found to lack such ranges.
+        if answer.value is not None and from_end == self._plain.from_end:
             self._plain.failed(busy=first is not None and first.failure.status is not None)
         return answer
 
@@ -308,14 +321,14 @@ def _keeps_connection(response: Response | Failed) -> bool | None:
     if isinstance(response, Failed) or not response.lines:
         return None
     version = b"HTTP/1.1"
-    stated = b""
+    stated: set[bytes] = set()
     for line in response.lines:
         if line.startswith(b"HTTP/"):
             # What came before was a part of another header.
-            version, stated = line[:8], b""
+            version, stated = line[:8], set()
         elif line[:11].lower() == b"connection:":
-            stated = line[11:].strip().lower()
-    return stated == b"keep-alive" if version == b"HTTP/1.0" else stated != b"close"
+            stated.update(option.strip() for option in line[11:].lower().split(b","))
+    return b"keep-alive" in stated if version == b"HTTP/1.0" else b"close" not in stated
 
 
 def _parsed(lines: Sequence[bytes]) -> dict[bytes, bytes]:

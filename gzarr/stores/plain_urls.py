@@ -9,6 +9,7 @@ import time
 from typing import TYPE_CHECKING, Any, Final
 
 from . import curl_threads, obstore_module
+from .connections import uses_proxy
 from .curl_transfers import Options
 
 if TYPE_CHECKING:
@@ -36,8 +37,6 @@ _SIGNED: Final = {
     ),
     "AzureStore": frozenset({"account_key", "account_name", "container_name", "endpoint", "use_emulator"}),
 }
-#: Variables with which requests go another way.
-_PROXIES: Final = ("http_proxy", "https_proxy", "all_proxy")
 #: Paths that no client encodes, or each in the same way; "." and ".." would be left out by some.
 _PLAIN_PATH: Final = re.compile(r"(?!(?:.*/)?\.{1,2}(?:/|$))[A-Za-z0-9._~-]+(?:/[A-Za-z0-9._~-]+)*", re.ASCII)
 _PLAIN_URL: Final = re.compile(r"https?://[A-Za-z0-9.:\[\]-]+(/[A-Za-z0-9._~-]+)*/?", re.ASCII)
@@ -99,7 +98,7 @@ class PlainUrls:
             self._possible
             and time.monotonic() >= self._paused_until
             and not (self._encrypted and curl_threads.has_forked())
-            and not any(os.environ.get(name) or os.environ.get(name.upper()) for name in _PROXIES)
+            and not uses_proxy()
             and curl_threads.available()
         )
 

@@ -7,7 +7,6 @@ versions of values are compared, and no request keeps a caller from being interr
 
 from __future__ import annotations
 
-import contextlib
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -38,6 +37,8 @@ if TYPE_CHECKING:
 
 #: Seconds after which a failing request is not sent again.
 DEFAULT_TIMEOUT_S: Final = 60.0
+#: Times that a value may be replaced between two requests of a read.
+MOST_REPLACEMENTS: Final = 16
 #: Values above this size are uploaded in parts, of this many bytes.
 MULTIPART_BYTES: Final = 64 << 20
 PART_BYTES: Final = 16 << 20
@@ -162,17 +163,12 @@ class RemoteStore(RequestedValues, WholeValues):
         FailedRequest
             If it fails for good.
         """
-        connections = self.connections()
-
-        def send() -> T:
-            with contextlib.nullcontext() if connections is None else connections.turn():
-                return request(obstore_module.module(), self._store())
-
         return attempts.send(
-            send,
+            lambda: request(obstore_module.module(), self._store()),
             partial(failure_of, url=self.url, listing=listing),
             self.timeout,
             first,
+            self.connections(),
         )
 
     def _error(self, what: str, key: str | None, failed: FailedRequest) -> StoreError:
@@ -241,6 +237,8 @@ class RemoteStore(RequestedValues, WholeValues):
         key, wanted = request.key, request.byte_range
         split_key(key)
         check_range(wanted)
+        if wanted.offset < 0 and not self._plain.from_end:
+            return self._get_end(request)
         path = self._path(key)
         options: dict[str, Any] = {}
         if wanted.offset < 0:
@@ -259,7 +257,7 @@ class RemoteStore(RequestedValues, WholeValues):
             if wanted.length == 0 or not isinstance(known, (str, type(None))):
                 # A range of no bytes cannot be expressed in HTTP, nor can versions that are not entity tags.
                 meta = module.head(store, path)
-                if known is not None and version_of(meta) == known:
+                if known is not None and _version(meta) == known:
                     return Answer(None, known, unchanged=True)
                 if wanted.length == 0:
                     return self._checked(request, meta, None)
@@ -272,6 +270,32 @@ class RemoteStore(RequestedValues, WholeValues):
             return self._answer_of(request, failed)
         self._seen = True
         return answer
+
+    def _get_end(self, request: Request) -> Answer:
+        """Return the end of a value by two requests, as :meth:`_get`: some servers have no ranges that count from it.
+
+        The first asks for the size: with a byte, because the answer to a request for none would not tell an absent
+        value from an absent container.
+        """
+        wanted = request.byte_range
+        for _ in range(MOST_REPLACEMENTS):
+            try:
+                found = self._get(replace(request, byte_range=ByteRange(0, 1)))
+            except ValueSizeError:
+                raise self._too_short(request.key, 0, wanted) from None
+            if found.value is None:
+                return found
+            assert found.size is not None
+            begin = found.size + wanted.offset
+            if begin < 0:
+                raise self._too_short(request.key, found.size, wanted)
+            version = found.version if request.version is None else request.version
+            try:
+                return self._get(replace(request, byte_range=ByteRange(begin, -wanted.offset), version=version))
+            except ValueReplacedError:
+                if request.version is not None:
+                    raise
+        raise StoreError(f"{self!r}: {request.key!r} is replaced again and again during the read", key=request.key)
 
     def _answer_of(self, request: Request, failed: FailedRequest) -> Answer:
         """Return the answer that a failure is, or raise as :meth:`_get`. It may take another request."""
@@ -299,7 +323,7 @@ class RemoteStore(RequestedValues, WholeValues):
         """
         key, wanted = request.key, request.byte_range
         size = meta["size"]
-        version = version_of(meta)
+        version = _version(meta)
         if request.version is not None and version != request.version:
             raise ValueReplacedError(f"{self!r}: {key!r} was replaced meanwhile", key=key)
         start = size + wanted.offset if wanted.offset < 0 else wanted.offset
@@ -368,7 +392,7 @@ class RemoteStore(RequestedValues, WholeValues):
         """Yield all keys that start with ``prefix``, each with its entity tag, or else with what the server says."""
         split_prefix(prefix)
         for key, meta in self._list_objects(prefix):
-            version = version_of(meta)
+            version = _version(meta)
             yield key, None if version is None else repr(version)
 
     def _list_objects(self, prefix: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -534,7 +558,7 @@ class RemoteStore(RequestedValues, WholeValues):
         self.erase_values(self.list_prefix(prefix))
 
 
-def version_of(meta: Mapping[str, Any]) -> Hashable | None:
+def _version(meta: Mapping[str, Any]) -> Hashable | None:
     """Return the version of an object: a strong entity tag, or else what else the server says of it."""
     tag = meta.get("e_tag")
     if tag and not tag.startswith("W/"):

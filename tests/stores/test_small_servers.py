@@ -17,6 +17,7 @@ import pytest
 
 import gzarr
 from gzarr.stores import connections, curl_threads
+from gzarr.stores.plain_gets import Gets
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -59,7 +60,7 @@ class Counting(http.server.SimpleHTTPRequestHandler):
             self.count(-1)
 
     def do_GET(self) -> None:
-        time.sleep(0.01)
+        time.sleep(0.005)
         with self.lock:
             type(self).answers += 1
         super().do_GET()
@@ -148,8 +149,11 @@ def test_a_server_that_closes_connections_gets_few_at_once(by: str, tmp_path: Pa
         assert 2 <= handler.most <= connections.FIRST + 4
 
 
-def test_a_server_that_keeps_connections_gets_more_with_each_answer(by: str, tmp_path: Path) -> None:
+def test_a_server_that_keeps_connections_gets_more_with_each_answer(
+    by: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     gzarr.create_array(tmp_path / "x", data=DATA, chunks=(1, 64))
+    monkeypatch.setattr(connections, "_NEAR_S", 10.0)
     with serving(tmp_path, "HTTP/1.1") as (url, handler):
         a = gzarr.open_array(f"{url}/x", device="cpu")
         handler.answers = handler.first = 0
@@ -159,55 +163,125 @@ def test_a_server_that_keeps_connections_gets_more_with_each_answer(by: str, tmp
         assert handler.most > 2 * connections.FIRST
 
 
-def test_a_server_that_has_rested_gets_few_at_once_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def used(server: connections.Connections, most: int, seconds: float | None = 0.001, keeps: bool | None = None) -> int:
+    """Return for how many requests there is room, and end them."""
+    room = server.take(most)
+    for _ in range(room):
+        server.ended(seconds, keeps)
+    return room
+
+
+@pytest.fixture
+def near() -> connections.Connections:
     server = connections.Connections("http://127.0.0.1:1")
-    assert server.take(100) == connections.FIRST
-    server.ended(connections.FIRST, keeps=True)
-    assert server.take(100) == 2 * connections.FIRST
-    assert server.take(100) == 0
-    server.ended(1)
-    assert server.take(100) == 2
-    server.ended(2 * connections.FIRST + 1)
-    monkeypatch.setattr(connections, "_IDLE_S", 0.0)
+    # It has answered just now.
+    assert server.take(1) == 1
+    server.ended(0.001)
+    return server
+
+
+def test_the_number_of_requests_follows_from_answers(near: connections.Connections) -> None:
+    most = connections.FIRST
+    # Answers that do not tell leave it at what was known.
+    for keeps, room in (
+        (None, most),
+        (True, most),
+        (None, 2 * most),
+        (True, 4 * most),
+        # Each of these halves it.
+        (False, 8 * most),
+        (None, most),
+        (True, most),
+        # Then it grows by one for 16 answers.
+        (True, most),
+        (True, most),
+        (True, most + 1),
+    ):
+        assert used(near, 1000, keeps=keeps) == room
+
+
+def test_only_answers_make_it_more(near: connections.Connections) -> None:
+    assert used(near, 100, keeps=True) == connections.FIRST
+    for _ in range(5):
+        assert used(near, 100, seconds=None) == 2 * connections.FIRST
+        room = near.take(100)
+        assert room == 2 * connections.FIRST
+        near.give_back(room)
+
+
+def test_a_server_that_has_rested_gets_few_at_once_again(
+    near: connections.Connections, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    used(near, 100, keeps=True)
+    assert used(near, 100) == 2 * connections.FIRST
+    monkeypatch.setattr(connections, "_REST_S", 0.0)
     time.sleep(0.001)
-    assert server.take(100) == connections.FIRST
+    assert used(near, 100) == connections.FIRST
+    assert near._keeps
+    monkeypatch.setattr(connections, "_FORGET_S", 0.0)
+    time.sleep(0.001)
+    assert used(near, 100) == connections.FIRST
+    assert near._keeps is None
 
 
 def test_a_server_far_away_gets_all_at_once() -> None:
     server = connections.Connections("http://127.0.0.1:1")
-    server.ended(server.take(100), seconds=0.03)
     # It has not told yet whether it keeps connections.
-    assert server.take(100) == connections.FIRST
-    server.ended(connections.FIRST, keeps=True, seconds=0.04)
-    assert server.take(100) == 100
-    server.ended(100, seconds=0.001)
-    assert server.take(1000) < 200
+    assert used(server, 100, 0.03) == connections.FIRST
+    assert used(server, 100, 0.04, keeps=True) == connections.FIRST
+    assert used(server, 100, 0.03) == 100
+    # A failure takes no time. One answer from a cache counts for a while.
+    assert used(server, 100, None) == 100
+    assert server.take(1) == 1
+    server.ended(0.001)
+    assert server.take(1000) < 1000
 
 
-def test_a_server_that_begins_to_close_connections() -> None:
-    server = connections.Connections("http://127.0.0.1:1")
-    most = connections.FIRST
-    # Answers that do not tell leave it at what was known.
-    for keeps, then in (
-        (None, most),
-        (True, 2 * most),
-        (None, 4 * most),
-        (False, 2 * most),
-        (None, 2 * most),
-        (False, most),
-        (False, most),
-        # One more for 16 answers.
-        (True, most),
-    ):
-        server.ended(server.take(100), keeps)
-        room = server.take(100)
-        assert room == then
-        server._in_progress -= room
+def test_threads_wait_for_room_while_somebody_wants_the_answer(near: connections.Connections) -> None:
+    assert near.take(connections.FIRST) == connections.FIRST
+    near._keeps = False
+    wanted = threading.Event()
+    found: list[bool] = []
+    threads = [threading.Thread(target=lambda: found.append(near.wait(wanted.is_set))) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    near.ended(0.001)
+    while not found:
+        time.sleep(0.01)
+    assert found == [True]
+    wanted.set()
+    for thread in threads:
+        thread.join()
+    assert found == [True, False]
+
+
+def test_a_stream_whose_memory_is_full_is_not_asked_again_and_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not curl_threads.available():
+        pytest.skip("pycurl is not installed")
+    gzarr.create_array(tmp_path / "x", data=DATA, chunks=(1, 64))
+    asked = [0]
+    take = Gets.take
+
+    def counted(self: Gets, most: int) -> list[tuple[object, object]]:
+        asked[0] += 1
+        return take(self, most)
+
+    monkeypatch.setattr(Gets, "take", counted)
+    with serving(tmp_path, "HTTP/1.0") as (url, _):
+        a = gzarr.open_array(f"{url}/x", device="cpu")
+        np.testing.assert_array_equal(a.read(budget_bytes=2000), DATA)
+    # Every answer and every chunk that is decoded may make room.
+    assert asked[0] < 20 * len(DATA)
 
 
 def test_only_servers_without_encryption(tmp_path: Path) -> None:
     assert connections.to_server("https://example.org/x") is None
     assert connections.to_server("s3://bucket/x") is None
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
+        assert connections.to_server("http://example.org/x") is None
     one = connections.to_server("http://example.org/x")
     assert one is not None
     assert connections.to_server("http://example.org/y") is one
@@ -221,7 +295,11 @@ def test_a_forked_child_begins_anew() -> None:
     one.take(6)
     child = os.fork()
     if not child:
-        other = connections.to_server("http://example.org/x")
-        os._exit(0 if other is not None and other.take(6) == 6 else 1)
+        code = 1
+        try:
+            other = connections.to_server("http://example.org/x")
+            code = 0 if other is not None and other.take(6) == 6 else 1
+        finally:
+            os._exit(code)
     assert os.waitpid(child, 0)[1] == 0
-    one.ended(6)
+    one.give_back(6)

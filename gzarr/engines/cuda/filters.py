@@ -144,11 +144,12 @@ class Filter:
             Width in bytes of the units to byte-swap after the filter; 0 for none.
         """
         swaps = 0 if self.decoded.isnative else self.decoded.itemsize
-        if self.kernel != "convert" or self.decoded.itemsize != dtype.itemsize or swap != swaps:
+        # Offsets of fields are those of decoded elements.
+        if self.kernel != "convert" or self.decoded.itemsize != dtype.itemsize or swap != swaps or dtype.names:
             return None
         return replace(self, decoded=self.decoded.newbyteorder("="))
 
-    def conversion(self, columns: Columns) -> int:
+    def put_conversion(self, columns: Columns) -> int:
         """Write the header of the conversion for the kernel that places elements, and return its index."""
         from gzarr_kernels.device import filters as f
 

@@ -348,7 +348,7 @@ def _elements_job(
     if conversion is not None:
         kernel = a.assemble_converted
         header[a.SWAP] = 0 if conversion.encoded.isnative else conversion.encoded.itemsize
-        header[a.CONVERSION] = conversion.conversion(columns)
+        header[a.CONVERSION] = conversion.put_conversion(columns)
     return PlacingLaunch(kernel, a.blocks(int(tiles[-1])), columns.put(header), output.word)
 
 

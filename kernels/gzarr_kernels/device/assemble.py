@@ -29,7 +29,7 @@ TILE: Final = 1024
 K: Final = 0
 #: Size of an element of the results in bytes; a multiple of the word size.
 ITEMSIZE: Final = 1
-#: Byte offset of the wanted field in an element of a chunk.
+#: Byte offset of the wanted field in an element of a chunk; 0 if elements are converted.
 FIELD_OFFSET: Final = 2
 #: Width of the units to swap, which divides ``ITEMSIZE``; 0 or 1 for none. Of elements that are converted, it is their
 #: size in the chunk.
@@ -180,7 +180,7 @@ def _assemble_tile(
     chunk = _of(columns, job, CHUNK_SOURCE, which)
     typesize = _of(columns, job, CHUNK_TYPESIZE, which)
     swap = 0 if typesize == 0 else get(columns, job + SWAP)
-    # Bytes that are read for a word of the results: a whole element if it is converted. Fill values are converted.
+    # Bytes that are read for a word of the results: a whole element if it is converted, as all are but fill values.
     converting = converts and typesize > 0
     size = element_width(columns, get(columns, job + CONVERSION)) if converting else width
     # Reversing units of a power of two is an exclusive or of the byte's index: of whole words, and within a word.

@@ -337,6 +337,23 @@ def test_reads_of_v3(data_type: str, codecs: Any, sharded: bool, tmp_path: Path,
     assert kernels_for(tmp_path / "a", document, on_host) == kernels_of(codecs)
 
 
+def test_fields_of_elements_that_are_converted(tmp_path: Path, on_host: devices.TestedDevice) -> None:
+    """The numbers that a filter converts need not be the elements, even of the same size."""
+    dtype = np.dtype([("a", "<i4"), ("b", "<i2"), ("c", "<i2")])
+    numbers = (np.arange(40) * 1_000_003 - 20_000_060).astype("<i4")
+    elements = numbers.astype("<i8").view(dtype)
+    filters = [{"id": "astype", "encode_dtype": "<i4", "decode_dtype": "<i8"}]
+    document = v2((40,), (40,), dtype.descr, None, filters)
+    (tmp_path / ".zarray").write_text(json.dumps(document | {"fill_value": None}))
+    (tmp_path / "0").write_bytes(numbers.tobytes())
+    array = gzarr.open_array(tmp_path, device=on_host.name)
+    host = gzarr.open_array(tmp_path, device="cpu")
+    for name in dtype.names or ():
+        for selection in (slice(None), slice(5, 39, 3)):
+            np.testing.assert_array_equal(host.read((name, selection)), elements[name][selection])
+            same(on_host.read(array, (name, selection), decode="cuda"), elements[name][selection])
+
+
 def test_waves_with_absent_and_foreign_chunks(tmp_path: Path, on_host: devices.TestedDevice) -> None:
     """Chunks of every kind in waves of a small budget, which limits the memory held."""
     document = v2((64, 40), (8, 8), "<i4", blosc2(1), [DELTA, SHUFFLE2], fill=7)
