@@ -40,12 +40,17 @@ class Documents:
         Arrays by name, for each volume.
     fingerprint
         What they were when the loader was made.
+
+    Attributes
+    ----------
+    are_remote
+        Whether some are in remote stores.
     """
 
     def __init__(self, volumes: Sequence[dict[str, ExportedArray]], fingerprint: Fingerprint) -> None:
         self._volumes = volumes
         self._fingerprint = fingerprint
-        self._is_remote = any(isinstance(a.store, RemoteValues) for volume in volumes for a in volume.values())
+        self.are_remote: bool = any(isinstance(a.store, RemoteValues) for volume in volumes for a in volume.values())
         # When the last look ended, and how long it took.
         self._ended = self._took = 0.0
 
@@ -86,7 +91,7 @@ class Documents:
         ArraysChangedError
             If :meth:`look` raises an error, unless the store failed: whether an array has changed is not known then.
         """
-        if not reason or self._is_remote:
+        if not reason or self.are_remote:
             share = _REMOTE_SHARE if reason else _SHARE
             if time.monotonic() - self._ended < self._took / share:
                 return

@@ -320,7 +320,10 @@ class Loader:
 
     def _begun(self) -> Pipeline:
         """Begin an epoch, or go on with it; called where users begin it."""
-        self._say_what_changed()
+        together = self._documents.are_remote
+        if not together:
+            self._say_what_changed()
+        before = self._epoch, self._cursor, self._used, self._loaded
         if self._used:
             self._epoch, self._cursor = self._epoch + 1, 0
         number, loaded = self._epoch, self._loaded
@@ -354,6 +357,14 @@ class Loader:
             documents=self._documents,
             static=self._static,
         )
+        if together:
+            # Chunks are asked for meanwhile: the documents of a remote store take a round trip.
+            try:
+                self._say_what_changed()
+            except BaseException:
+                pipeline.close()
+                self._epoch, self._cursor, self._used, self._loaded = before
+                raise
         weakref.finalize(pipeline, dropped).atexit = False
         self._stats = pipeline.stats
         return pipeline

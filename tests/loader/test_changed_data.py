@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from support.loaders import await_end_of_threads
 from support.range_server import range_server
 
 import gzarr
@@ -165,6 +166,12 @@ def test_documents_of_a_remote_store(tmp_path: Path) -> None:
         arrays = {name: gzarr.open_array(f"{url}/{name}", device="cpu") for name in "xy"}
         loader = gzarr.Loader(arrays, Rows(), batch_size=100)
         assert sum(1 for _ in loader) == 20
-        shutil.rmtree(tmp_path / "y")
+        (tmp_path / "y").rename(tmp_path / "z")
         with pytest.raises(gzarr.errors.NodeNotFoundError, match="has been erased since it was opened"):
             iter(loader)
+        await_end_of_threads()
+        # The epoch has not begun.
+        (tmp_path / "z").rename(tmp_path / "y")
+        epochs = [[batch.samples.tolist() for batch in loader] for _ in range(2)]
+        other = gzarr.Loader(arrays, Rows(), batch_size=100)
+        assert epochs == [[batch.samples.tolist() for batch in other] for _ in range(3)][1:]

@@ -17,6 +17,7 @@ from gzarr.engines.asking import Asked, Taken
 from gzarr.engines.monitor import ReadCancelledError
 from gzarr.loader import Loader, Rows, Windows, side_by_side
 from gzarr.loader.ahead import _cut
+from gzarr.loader.documents import Documents
 from gzarr.stores import connections
 
 if TYPE_CHECKING:
@@ -334,6 +335,22 @@ def test_closing_does_not_wait_for_answers(server: Holding, way: str, shuffle: A
     await_end_of_threads()
     # The server has not answered yet.
     assert server.active >= 20
+
+
+@EACH_WAY
+def test_chunks_are_asked_for_while_documents_are_looked_at(
+    server: Holding, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loader = loader_of(opened(server.url), way, "full")
+    look = Documents.look
+
+    def waiting(self: Documents) -> list[str]:
+        with server.changed:
+            assert server.changed.wait_for(lambda: server.asked, 20)
+        return look(self)
+
+    monkeypatch.setattr(Documents, "look", waiting)
+    next(iter(loader))
 
 
 @EACH_WAY
