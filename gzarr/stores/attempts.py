@@ -14,7 +14,7 @@ from .object_errors import Failure, Kind
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from .connections import Turns
+    from .connections import Connections
 
     T = TypeVar("T")
 
@@ -44,7 +44,7 @@ def send(
     failure_of: Callable[[BaseException], Failure],
     timeout: float,
     first: FailedRequest | None = None,
-    turns: Turns | None = None,
+    connections: Connections | None = None,
 ) -> T:
     """Return ``request()``; call it again while that may help and somebody waits for it.
 
@@ -58,8 +58,8 @@ def send(
         Seconds after which it is not called again.
     first
         A first attempt, which has failed; None if there was none.
-    turns
-        What each attempt waits for, beside the timeout; None for nothing.
+    connections
+        Where each attempt waits for room, beside the timeout; None if their number is not limited.
 
     Raises
     ------
@@ -74,7 +74,7 @@ def send(
             failure, first = first.failure, None
         else:
             waited = time.monotonic()
-            if turns is not None and not turns.wait(io_threads.given_up):
+            if connections is not None and not connections.wait(io_threads.given_up):
                 failure = Failure(Kind.TEMPORARY, None, "nobody waits for the answer")
                 raise FailedRequest(failure, attempts - 1, waited - begin)
             sent = time.monotonic()
@@ -95,10 +95,10 @@ def send(
                 failure = failure_of(error)
                 answered = failure.status is not None
             finally:
-                seconds = time.monotonic() - sent
-                traffic.count(requests=1, seconds=seconds)
-                if turns is not None:
-                    turns.ended(seconds if answered else None)
+                took = time.monotonic() - sent
+                traffic.count(requests=1, seconds=took)
+                if connections is not None:
+                    connections.ended(took if answered else None)
         seconds = time.monotonic() - begin
         wait = pause * random.uniform(0.5, 1)
         goes_on = failure.kind is Kind.TEMPORARY and seconds + wait <= timeout

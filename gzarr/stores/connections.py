@@ -12,12 +12,11 @@ for ``http://`` only.
 
 from __future__ import annotations
 
-import http.client
 import math
 import os
 import threading
 import time
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from . import curl_threads
@@ -39,17 +38,7 @@ _LOOK_S: Final = 0.5
 #: Seconds for the question whether a server keeps connections.
 _TIMEOUT_S: Final = 5.0
 #: Variables that send requests by way of a proxy, which is a server of another kind.
-PROXIES: Final = ("http_proxy", "https_proxy", "all_proxy")
-
-
-class Turns(Protocol):
-    """What requests wait for."""
-
-    def wait(self, given_up: Callable[[], bool]) -> bool:
-        """Wait for room for a request; return whether there is, and not because nobody wants the answer any more."""
-
-    def ended(self, seconds: float | None) -> None:
-        """Give back the room of a request that was answered after some time, or was not (None)."""
+_PROXIES: Final = ("http_proxy", "https_proxy", "all_proxy")
 
 
 _servers: dict[str, Connections] = {}
@@ -57,16 +46,25 @@ _servers: dict[str, Connections] = {}
 
 def uses_proxy() -> bool:
     """Return whether the environment names a proxy."""
-    return any(os.environ.get(name) or os.environ.get(name.upper()) for name in PROXIES)
+    return any(os.environ.get(name) or os.environ.get(name.upper()) for name in _PROXIES)
 
 
 def to_server(url: str) -> Connections | None:
     """Return the connections of this process to the server of a URL; None if their number is not limited."""
     parts = urlsplit(url)
-    if parts.scheme != "http" or uses_proxy():
+    if parts.scheme != "http" or _is_behind_proxy(parts.hostname or ""):
         return None
     found = _servers.get(parts.netloc)
     return _servers.setdefault(parts.netloc, Connections(url)) if found is None else found
+
+
+def _is_behind_proxy(host: str) -> bool:
+    if not uses_proxy():
+        return False
+    # Imported only where there is a proxy: it takes longer than this module.
+    from urllib.request import proxy_bypass
+
+    return not proxy_bypass(host)
 
 
 class Connections:
@@ -191,6 +189,8 @@ class Connections:
 
 def _keeps_connections(url: str) -> bool:
     """Return whether a server keeps connections open; False if it does not answer."""
+    import http.client
+
     parts = urlsplit(url)
     connection = http.client.HTTPConnection(parts.netloc.rpartition("@")[2], timeout=_TIMEOUT_S)
     try:

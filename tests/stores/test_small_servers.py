@@ -10,18 +10,20 @@ import subprocess
 import sys
 import threading
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
 import gzarr
 from gzarr.stores import connections, curl_threads
-from gzarr.stores.plain_gets import Gets
+from gzarr.stores.http_store import HttpStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from gzarr.stores.base import Answer
 
 DATA = np.random.default_rng(0).integers(0, 255, (300, 64)).astype("u2")
 
@@ -32,8 +34,8 @@ def by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     way: str = request.param
     if way == "obstore":
         monkeypatch.setattr(curl_threads, "available", lambda: False)
-    elif not curl_threads.available():
-        pytest.skip("pycurl is not installed")
+    else:
+        assert curl_threads.available()
     return way
 
 
@@ -255,37 +257,51 @@ def test_threads_wait_for_room_while_somebody_wants_the_answer(near: connections
     assert found == [True, False]
 
 
-def test_a_stream_whose_memory_is_full_is_not_asked_again_and_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if not curl_threads.available():
-        pytest.skip("pycurl is not installed")
-    gzarr.create_array(tmp_path / "x", data=DATA, chunks=(1, 64))
-    asked = [0]
-    take = Gets.take
+class Idle:
+    """A stream of requests that has none at present."""
 
-    def counted(self: Gets, most: int) -> list[tuple[object, object]]:
-        asked[0] += 1
-        return take(self, most)
+    def __init__(self) -> None:
+        self.asked = 0
+        self.over = False
 
-    monkeypatch.setattr(Gets, "take", counted)
-    with serving(tmp_path, "HTTP/1.0") as (url, _):
-        a = gzarr.open_array(f"{url}/x", device="cpu")
-        np.testing.assert_array_equal(a.read(budget_bytes=2000), DATA)
-    # Every answer and every chunk that is decoded may make room.
-    assert asked[0] < 20 * len(DATA)
+    def next_request(self) -> None:
+        self.asked += 1
+
+    def answered(self, token: Any, answer: Answer) -> None:
+        """Never called."""
+
+    def has_ended(self) -> bool:
+        return self.over
+
+    def is_given_up(self) -> bool:
+        return self.over
 
 
-def test_only_servers_without_encryption(tmp_path: Path) -> None:
+def test_a_stream_without_requests_at_present_is_not_asked_again_and_again() -> None:
+    store = HttpStore("HTTPStore", ["http://127.0.0.1:1"], {}, url="http://127.0.0.1:1")
+    stream = Idle()
+    assert store.answer_each(stream)
+    time.sleep(0.2)
+    asked = stream.asked
+    time.sleep(0.2)
+    # Other streams may have woken the threads.
+    assert 0 < asked <= stream.asked < asked + 20
+    stream.over = True
+    store.look_again()
+
+
+def test_only_servers_without_encryption(monkeypatch: pytest.MonkeyPatch) -> None:
     assert connections.to_server("https://example.org/x") is None
     assert connections.to_server("s3://bucket/x") is None
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
-        assert connections.to_server("http://example.org/x") is None
     one = connections.to_server("http://example.org/x")
     assert one is not None
     assert connections.to_server("http://example.org/y") is one
     assert connections.to_server("http://example.org:8080/x") is not one
+    # A proxy is a server of another kind.
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+    monkeypatch.setenv("no_proxy", "127.0.0.1,localhost")
+    assert connections.to_server("http://example.org/x") is None
+    assert connections.to_server("http://localhost:8000/x") is not None
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")

@@ -129,7 +129,7 @@ class Filter:
                 body_at=packing.body_at, padding_at=packing.padding_at, marks=marks,
             )  # fmt: skip
             return p.unpack_bits, p.blocks(n, self.decoded_nbytes), header
-        header = f.job(columns.put, source, target, self.decoded_nbytes, **self._arithmetic())
+        header = f.job(columns.put, self._header(), source, target, self.decoded_nbytes)
         count = blocks(n) if self.kernel == "accumulate" else f.blocks(n, self.decoded_nbytes)
         return getattr(f, self.kernel), count, header
 
@@ -151,15 +151,12 @@ class Filter:
 
     def put_conversion(self, columns: Columns) -> int:
         """Write the header of the conversion for the kernel that places elements, and return its index."""
-        from gzarr_kernels.device import filters as f
+        return columns.put(self._header())
 
-        return f.conversion(columns.put, **self._arithmetic())
+    def _header(self) -> IntArray:
+        from gzarr_kernels.device.filters import header_of
 
-    def _arithmetic(self) -> dict[str, Any]:
-        return {
-            "encoded": self.encoded, "decoded": self.decoded,
-            "loop": self.loop, "scale": self.scale, "offset": self.offset,
-        }  # fmt: skip
+        return header_of(self.encoded, self.decoded, self.loop, self.scale, self.offset)
 
 
 def is_elementwise(codec: Codec) -> bool:

@@ -31,10 +31,10 @@ __all__ = [
     "THREADS",
     "accumulate",
     "blocks",
-    "conversion",
     "convert",
     "convert_element",
     "element_width",
+    "header_of",
     "job",
     "load_element",
 ]
@@ -96,60 +96,18 @@ def blocks(chunks: int, nbytes: int) -> int:
     return _blocks(-(-chunks * -(-nbytes // 8) // THREADS))
 
 
-def job(
-    put: Callable[[Any], int],
-    source: npt.NDArray[np.int64],
-    target: npt.NDArray[np.int64],
-    nbytes: int,
-    *,
-    encoded: np.dtype[Any],
-    decoded: np.dtype[Any],
-    loop: int = 0,
-    scale: float = 1.0,
-    offset: float = 0.0,
-) -> int:
-    """Write the columns of any kernel of this module.
+def header_of(
+    encoded: np.dtype[Any], decoded: np.dtype[Any], loop: int = 0, scale: float = 1.0, offset: float = 0.0
+) -> npt.NDArray[np.int64]:
+    """Return a header without chunks, which is enough for ``convert_element``.
 
     Parameters
     ----------
-    put
-        Function that stores a column for the kernel, and returns its index.
-    source, target
-        int64 ``(C,)``, columns of the header; ``target`` are multiples of 8.
-    nbytes
-        Size of the result of a chunk in bytes, a whole number of elements.
     encoded, decoded
         Types of elements before and after, with byte order: integers, floats or booleans of at most 8 bytes.
     loop, scale, offset
-        For ``convert``; see the header.
-
-    Returns
-    -------
-    Index of the header.
+        For conversions; see the header.
     """
-    header = _header(encoded, decoded, loop, scale, offset)
-    header[CHUNKS], header[ITEMS], header[NBYTES] = len(source), -(-nbytes // 8), nbytes
-    header[SOURCE], header[TARGET] = put(source), put(target)
-    return put(header)
-
-
-def conversion(
-    put: Callable[[Any], int],
-    *,
-    encoded: np.dtype[Any],
-    decoded: np.dtype[Any],
-    loop: int = 0,
-    scale: float = 1.0,
-    offset: float = 0.0,
-) -> int:
-    """Write the header of a conversion of single elements; parameters and result are as of :func:`job`."""
-    return put(_header(encoded, decoded, loop, scale, offset))
-
-
-def _header(
-    encoded: np.dtype[Any], decoded: np.dtype[Any], loop: int, scale: float, offset: float
-) -> npt.NDArray[np.int64]:
-    """Return a header without chunks."""
     header = np.zeros(SIZE, np.int64)
     header[SOURCE_KIND], header[TARGET_KIND] = _KINDS[encoded.kind], _KINDS[decoded.kind]
     header[SOURCE_WIDTH], header[TARGET_WIDTH] = encoded.itemsize, decoded.itemsize
@@ -158,6 +116,35 @@ def _header(
     header[LOOP] = loop
     header[SCALE : OFFSET + 1] = np.array([scale, offset], np.float64).view(np.int64)
     return header
+
+
+def job(
+    put: Callable[[Any], int],
+    header: npt.NDArray[np.int64],
+    source: npt.NDArray[np.int64],
+    target: npt.NDArray[np.int64],
+    nbytes: int,
+) -> int:
+    """Write the columns of any kernel of this module.
+
+    Parameters
+    ----------
+    put
+        Function that stores a column for the kernel, and returns its index.
+    header
+        int64 ``(SIZE,)``, from :func:`header_of`, to complete.
+    source, target
+        int64 ``(C,)``, columns of the header; ``target`` are multiples of 8.
+    nbytes
+        Size of the result of a chunk in bytes, a whole number of elements.
+
+    Returns
+    -------
+    Index of the header.
+    """
+    header[CHUNKS], header[ITEMS], header[NBYTES] = len(source), -(-nbytes // 8), nbytes
+    header[SOURCE], header[TARGET] = put(source), put(target)
+    return put(header)
 
 
 # -- elements

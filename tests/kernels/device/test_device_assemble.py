@@ -79,7 +79,7 @@ def run_assemble(
     if case.conversion is not None:
         kernel = a.assemble_converted
         before, after = map(np.dtype, case.conversion)
-        header[a.CONVERSION] = filters.conversion(arena.put, encoded=before, decoded=after)
+        header[a.CONVERSION] = arena.put(filters.header_of(before, after))
     job = arena.put(header)
     content = arena.memory.copy()
     unit = f"u{width}"

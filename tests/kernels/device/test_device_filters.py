@@ -337,6 +337,20 @@ def test_reads_of_v3(data_type: str, codecs: Any, sharded: bool, tmp_path: Path,
     assert kernels_for(tmp_path / "a", document, on_host) == kernels_of(codecs)
 
 
+@pytest.mark.parametrize(("dtype", "stored"), [(">f8", "<f8"), ("<f8", ">f8")])
+def test_byte_orders_of_a_filter_and_of_the_array(
+    dtype: str, stored: str, tmp_path: Path, on_host: devices.TestedDevice
+) -> None:
+    """If they differ, the elements are those of the bytes that the filter returns."""
+    document = v2((40,), (40,), dtype, None, [filter2("astype", encode_dtype="<f4", decode_dtype=stored)])
+    (tmp_path / ".zarray").write_text(json.dumps(document))
+    numbers = np.arange(40, dtype="<f4") / 8
+    (tmp_path / "0").write_bytes(numbers.tobytes())
+    expected = numbers.astype(stored).view(dtype).astype("f8")
+    np.testing.assert_array_equal(gzarr.open_array(tmp_path, device="cpu")[...], expected)
+    same(on_host.read(gzarr.open_array(tmp_path, device=on_host.name), decode="cuda"), expected)
+
+
 def test_fields_of_elements_that_are_converted(tmp_path: Path, on_host: devices.TestedDevice) -> None:
     """The numbers that a filter converts need not be the elements, even of the same size."""
     dtype = np.dtype([("a", "<i4"), ("b", "<i2"), ("c", "<i2")])
