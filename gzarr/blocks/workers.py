@@ -139,12 +139,14 @@ class _Team(Generic[T, R]):
             thread = threading.Thread(
                 target=context.run, args=(ending.for_caller(self._serve),), name="gzarr-blocks", daemon=True
             )
+            # Before it starts: an interrupt may come between the two, and it has to be ended, too.
+            self._threads.append(thread)
             try:
                 thread.start()
-                self._threads.append(thread)
             except RuntimeError:
                 # The system refuses another one, or the process ends: those that there are will do, or this one.
-                self._most = len(self._threads)
+                self._most = len(self._threads) - 1
+                self._threads.pop()
         if not self._threads:
             self._tasks.put(None)
             self._serve()
@@ -155,14 +157,16 @@ class _Team(Generic[T, R]):
         for _ in self._threads:
             self._tasks.put(None)
         for thread in self._threads:
-            thread.join()
+            # The start of the last one may have been interrupted: then it ends as soon as it begins, if it ever does.
+            if thread.ident is not None:
+                thread.join()
         self._threads.clear()
         failed = min(self._failed, key=lambda done: done.number, default=None)
         self._failed.clear()
         return failed
 
     def _serve(self) -> None:
-        while (one := self._tasks.get()) is not None and not self._stopped:
+        while not self._stopped and (one := self._tasks.get()) is not None and not self._stopped:
             done = self._worked_on(*one)
             if done.error is not None:
                 # No other task is begun, in this thread or another.

@@ -186,4 +186,8 @@ def _started(work: EpochWork) -> bool:
     except RuntimeError:
         work.stop()
         return False
+    except BaseException:
+        # An interrupt (Ctrl-C).
+        work.stop()
+        raise
     return True

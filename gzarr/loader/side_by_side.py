@@ -30,29 +30,33 @@ def run(tasks: Sequence[Callable[[], object]]) -> None:
     Raises
     ------
     BaseException
-        That of the first of the tasks that failed, once all have ended.
+        That of the first of the tasks that failed, once those in progress have ended. No others are begun.
     """
     failures: dict[int, BaseException] = {}
     turn = count()
 
     def work() -> None:
-        while (i := next(turn)) < len(tasks):
+        while not failures and (i := next(turn)) < len(tasks):
             try:
                 tasks[i]()
             except BaseException as error:
                 failures[i] = error
 
     threads = []
-    for i in range(1, min(len(tasks), _MOST_THREADS)):
-        # Each in a copy of the context, which has the monitor of the reads.
-        own = partial(contextvars.copy_context().run, work)
-        thread = threading.Thread(target=ending.for_caller(own), name=f"gzarr-loader-array-{i}", daemon=True)
-        try:
+    try:
+        for i in range(1, min(len(tasks), _MOST_THREADS)):
+            # Each in a copy of the context, which has the monitor of the reads.
+            own = partial(contextvars.copy_context().run, work)
+            thread = threading.Thread(target=ending.for_caller(own), name=f"gzarr-loader-array-{i}", daemon=True)
             thread.start()
-        except RuntimeError:
-            # The system refuses threads, or the process ends; the others do all.
-            break
-        threads.append(thread)
+            threads.append(thread)
+    except RuntimeError:
+        # The system refuses threads, or the process ends; the others do all.
+        pass
+    except BaseException as error:
+        # An interrupt (Ctrl-C): the others begin nothing more.
+        failures[len(tasks)] = error
+        raise
     work()
     for thread in threads:
         thread.join()

@@ -281,7 +281,10 @@ threading.Thread(target=interrupt).start()
 try:
     gzarr.map_blocks(work, source, block=10)
 except KeyboardInterrupt:
-    assert not [thread for thread in threading.enumerate() if thread.name == "gzarr-blocks"]
+    # One whose start was interrupted ends as soon as it begins.
+    until = time.monotonic() + 20
+    while [thread for thread in threading.enumerate() if thread.name == "gzarr-blocks"]:
+        assert time.monotonic() < until
     print("fine")
 """
 
@@ -289,6 +292,29 @@ except KeyboardInterrupt:
 def test_an_interrupt_ends_all_threads() -> None:
     done = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, timeout=60, check=False)
     assert (done.stdout, done.stderr) == ("fine\n", "")
+
+
+@pytest.mark.parametrize("begun", [True, False])
+@pytest.mark.parametrize("number", [1, 3])
+def test_an_interrupt_while_a_thread_starts(monkeypatch: pytest.MonkeyPatch, number: int, begun: bool) -> None:
+    start = threading.Thread.start
+    started: list[threading.Thread] = []
+
+    def interrupted(thread: threading.Thread) -> None:
+        if thread.name == "gzarr-blocks":
+            started.append(thread)
+        if len(started) != number:
+            start(thread)
+            return
+        if begun:
+            start(thread)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(threading.Thread, "start", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        list(run(range(10), lambda i: i, threads=4, describe=str))
+    assert len(started) == number
+    assert not own_threads()
 
 
 # -- memory

@@ -408,6 +408,48 @@ def test_tasks() -> None:
     side_by_side.run([])
 
 
+def test_no_task_begins_after_an_interrupt(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[int] = []
+    held = threading.Event()
+    start = threading.Thread.start
+
+    def interrupted(thread: threading.Thread) -> None:
+        start(thread)
+        if thread.name == "gzarr-loader-array-2":
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(threading.Thread, "start", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        side_by_side.run([lambda i=i: (seen.append(i), held.wait()) for i in range(40)])
+    held.set()
+    for thread in threading.enumerate():
+        if thread.name.startswith("gzarr-loader-array"):
+            thread.join(20)
+    assert len(seen) <= 2
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_an_interrupt_while_the_threads_of_an_epoch_start(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    start = threading.Thread.start
+    started: list[threading.Thread] = []
+
+    def interrupted(thread: threading.Thread) -> None:
+        start(thread)
+        if thread.name.startswith("gzarr-loader-run"):
+            started.append(thread)
+            if len(started) == number:
+                raise KeyboardInterrupt
+
+    loader = Loader(gzarr.create_array({}, data=np.arange(100), chunks=10, device="cpu"), Rows(), batch_size=10)
+    monkeypatch.setattr(threading.Thread, "start", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        iter(loader)
+    assert len(started) == number
+    for thread in started:
+        thread.join(20)
+        assert not thread.is_alive()
+
+
 @pytest.mark.parametrize("suffix", ["", "s"])
 def test_what_is_wanted_of_a_shard_is_asked_for_together(folder: Path, suffix: str) -> None:
     loader = Loader({"u": opened(folder, suffix)["u"]}, Rows())
