@@ -1,4 +1,4 @@
-"""Which filters of numbers compiled code and devices undo, and with what arithmetic: exactly as numcodecs does."""
+"""Which filters of numbers compiled code applies, and undoes as devices do: with numcodecs' arithmetic, exactly."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from gzarr_kernels.slots.arithmetic import SIZE
 from gzarr_kernels.slots.conversion import NONE, conversion
 from gzarr_kernels.slots.packed_bits import FIRST
 
-from .codec import Operation
-from .packbits import unpacking
+from .bitround import rounding
+from .codec import EncodingStep, Operation
+from .packbits import packing, unpacking
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -130,13 +131,64 @@ def compiled_filter(
     return None if first is None else (_operation("line", encoded, decoded, 0, first),)
 
 
+def filter_step(
+    name: str, configuration: Mapping[str, Any], dtype: np.dtype[Any] | None, nbytes: int
+) -> EncodingStep | None:
+    """Return the native step that applies a filter of numcodecs to ``nbytes`` bytes; None if only numcodecs does.
+
+    Other parameters as for :func:`filter_types`. For ``bitround``, ``dtype`` is always needed.
+    """
+    if name == "fletcher32":
+        return EncodingStep(name, nbytes + 4)
+    if name == "packbits":
+        return packing(1, 1, from_highest=True, padding_at=FIRST, nbytes=nbytes)
+    if name not in ("bitround", "delta", "quantize"):
+        return None
+    encoded, decoded = filter_types(name, configuration, dtype)
+    if not all(one.kind in "iuf" and one.isbuiltin == 1 and one.isnative for one in (encoded, decoded)):
+        return None
+    if name == "bitround":
+        # NaNs are rounded as if they were numbers.
+        largest = int(np.iinfo(f"i{decoded.itemsize}").max)
+        return rounding(decoded, configuration["keepbits"], largest, nbytes) if decoded.kind == "f" else None
+    floating = decoded.kind == "f"
+    # What does not fit another type, numcodecs refuses in some places and cuts off in others.
+    if encoded != decoded or (floating and decoded.itemsize < 4):
+        return None
+    if name == "delta":
+        return EncodingStep(name, nbytes, (decoded.itemsize, int(floating)))
+    scale = _quantum(configuration["digits"]) if floating else 0
+    with np.errstate(over="ignore"):
+        fits = bool(scale) and np.isfinite(np.array(scale).astype(decoded))
+    return EncodingStep(name, nbytes, (decoded.itemsize, _bits_of(scale))) if fits else None
+
+
+def _quantum(digits: float) -> float:
+    """Return the power of two by which numcodecs multiplies before it rounds, or 0 if it has an error instead."""
+    try:
+        exponent = math.log10(10.0**-digits)
+        exponent = math.floor(exponent) if exponent < 0 else math.ceil(exponent)
+        return 2.0 ** math.ceil(math.log2(10.0**-exponent))
+    except (ArithmeticError, ValueError):
+        return 0
+
+
+def line_step(line: Line, nbytes: int) -> EncodingStep:
+    """Return the native step that computes ``(x - offset) * scale`` of ``nbytes`` bytes."""
+    return EncodingStep("line", nbytes, (line.middle, _bits_of(line.scale), _bits_of(line.offset)))
+
+
+def _bits_of(number: float) -> int:
+    return int(np.array(number, np.float64).view(np.int64))
+
+
 def line_operation(encoded: np.dtype[Any], decoded: np.dtype[Any], line: Line) -> tuple[Operation, ...] | None:
     """Return the native step for a line, or None if its conversions are not compiled."""
     middle = np.dtype(f"f{line.middle}")
     first, second = _conversion(encoded, middle), _conversion(middle, decoded)
     if first is None or second is None:
         return None
-    scale, offset = np.array([line.scale, line.offset]).view(np.int64).tolist()
+    scale, offset = _bits_of(line.scale), _bits_of(line.offset)
     return (_operation("line", encoded, decoded, line.middle, first, second, scale, offset),)
 
 

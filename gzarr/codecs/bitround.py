@@ -24,7 +24,7 @@ from ..documents.json import quote
 from ..dtypes.properties import bits, component, kind_of, mantissa_bits
 from ..errors import MetadataError
 from .buffers import need_array
-from .codec import ArrayRepresentation, Codec, CodecKind, Operation, Representation
+from .codec import ArrayRepresentation, Codec, CodecKind, EncodingStep, Operation, Representation
 
 if TYPE_CHECKING:
     from ..documents.configuration import Configuration
@@ -88,6 +88,34 @@ class BitroundCodec(Codec):
     def operations(self, decoded: Representation) -> tuple[Operation, ...] | None:
         """Nothing to do."""
         return ()
+
+    def encoding(self, decoded: Representation, nbytes: int) -> EncodingStep | None:
+        """One ``bitround`` step for NumPy's floating-point numbers."""
+        part = component(need_array(decoded, self.label).dtype)
+        if part.kind != "f" or part.isbuiltin != 1:
+            return None
+        infinity = int(np.array(np.inf, part).view(f"u{part.itemsize}"))
+        return rounding(part, self.keepbits, infinity, nbytes)
+
+
+def rounding(dtype: np.dtype[Any], keepbits: int, most: int, nbytes: int) -> EncodingStep | None:
+    """Return the native step that rounds off bits of floating-point numbers, or None if it is not compiled.
+
+    Parameters
+    ----------
+    dtype
+        Data type of the numbers.
+    keepbits
+        Number of mantissa bits to keep.
+    most
+        Largest number that is rounded, without its sign, as an integer of the same bits.
+    nbytes
+        Size of the numbers in bytes.
+    """
+    dropped = (mantissa_bits(dtype) or 0) - keepbits
+    if dropped < 1 or dtype.itemsize not in (2, 4, 8):
+        return None
+    return EncodingStep("bitround", nbytes, (dtype.itemsize, dropped, most))
 
 
 def _bit_length(raw: npt.NDArray[Any]) -> npt.NDArray[np.int64]:

@@ -203,7 +203,7 @@ class BloscCodec(Codec):
         """One ``blosc`` operation."""
         return (Operation("blosc"),)
 
-    def encoding(self, nbytes: int, *, exact: bool) -> EncodingStep | None:
+    def encoding(self, decoded: Representation, nbytes: int) -> EncodingStep | None:
         """One ``blosc`` step, if the bytes fit one container."""
         if nbytes > _MAX_BUFFER_BYTES:
             return None

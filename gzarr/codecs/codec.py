@@ -109,7 +109,7 @@ class EncodingStep:
     most_nbytes
         Upper limit of the encoded size, in bytes.
     parameters
-        Parameters of the operation (``gzarr_kernels``), at most five integers.
+        Parameters of the operation's encoder (``gzarr_kernels``), at most five integers.
     search
         Name and level (for LZ4, acceleration) of the operation that searches for repetitions, if its row has
         ``candidates`` (``gzarr_kernels.operations``). For a container, the operation of its compressor.
@@ -200,14 +200,14 @@ class Codec(ABC):
         """Whether decoding finds any change of a few encoded bytes, by a checksum or a hash of the data."""
         return False
 
-    def encoding(self, nbytes: int, *, exact: bool) -> EncodingStep | None:
+    def encoding(self, decoded: Representation, nbytes: int) -> EncodingStep | None:
         """Return the native encoding step, or None if only :meth:`encode` can encode.
 
         Parameters
         ----------
+        decoded
+            Representation of the input. Elements of arrays are in native byte order.
         nbytes
             Size of the input in bytes, at most.
-        exact
-            Whether the input always has exactly this size.
         """
         return None

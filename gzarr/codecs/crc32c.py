@@ -98,6 +98,6 @@ class Crc32cCodec(Codec):
         """One ``crc32c`` operation."""
         return (Operation("crc32c"),)
 
-    def encoding(self, nbytes: int, *, exact: bool) -> EncodingStep | None:
+    def encoding(self, decoded: Representation, nbytes: int) -> EncodingStep | None:
         """One ``crc32c`` step."""
         return EncodingStep("crc32c", nbytes + 4)

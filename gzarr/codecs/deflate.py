@@ -113,7 +113,7 @@ class _DeflateCodec(Codec):
         """One operation of the same name."""
         return (Operation(self._name),)
 
-    def encoding(self, nbytes: int, *, exact: bool) -> EncodingStep | None:
+    def encoding(self, decoded: Representation, nbytes: int) -> EncodingStep | None:
         """One step of the same name."""
         return deflate_step(self._name, self.level, nbytes)
 

@@ -90,7 +90,7 @@ class Lz4Codec(Codec):
         """One ``lz4`` operation."""
         return (Operation("lz4"),)
 
-    def encoding(self, nbytes: int, *, exact: bool) -> EncodingStep | None:
+    def encoding(self, decoded: Representation, nbytes: int) -> EncodingStep | None:
         """One ``lz4`` step, if the bytes fit one block."""
         if nbytes > _MAX_BYTES:
             return None

@@ -31,9 +31,18 @@ from ..documents.json import quote
 from ..errors import MetadataError, UnsupportedError
 from ..installing import COMMANDS
 from . import object_codecs
-from .arithmetic import compiled_filter
+from .arithmetic import compiled_filter, filter_step
 from .buffers import UNKNOWN_LIMIT_BYTES, checked, compressed, flat, need_array, need_bytes
-from .codec import ArrayRepresentation, BytesRepresentation, Codec, CodecKind, Operation, Representation, convert
+from .codec import (
+    ArrayRepresentation,
+    BytesRepresentation,
+    Codec,
+    CodecKind,
+    EncodingStep,
+    Operation,
+    Representation,
+    convert,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -148,6 +157,13 @@ class NumcodecsBytesToBytes(NumcodecsCodec):
         """Return what is compiled: filters of numbers, and checksums of HDF5."""
         return compiled_filter(self.id, self.configuration, None)
 
+    def encoding(self, decoded: Representation, nbytes: int) -> EncodingStep | None:
+        """Return what is compiled, of the same."""
+        if self.id in _ARRAY_TO_ARRAY and need_bytes(decoded, self.label).nbytes is None:
+            return None
+        dtype = None if self.stored_dtype is None else np.dtype(self.stored_dtype)
+        return filter_step(self.id, self.configuration, dtype, nbytes)
+
     def decode(self, encoded: Any, decoded: Representation) -> Any:
         """Return the bytes before the filter."""
         representation = need_bytes(decoded, self.label)
@@ -201,6 +217,10 @@ class NumcodecsArrayToArray(NumcodecsCodec):
         if self.id == "astype":
             return convert(np.dtype(self.configuration["encode_dtype"]), dtype)
         return compiled_filter(self.id, self.configuration, dtype)
+
+    def encoding(self, decoded: Representation, nbytes: int) -> EncodingStep | None:
+        """Return what is compiled, of filters of numbers."""
+        return filter_step(self.id, self.configuration, need_array(decoded, self.label).dtype, nbytes)
 
     def _states_dtype(self) -> bool:
         return bool(self.configuration.get("decode_dtype") or self.configuration.get("dtype"))

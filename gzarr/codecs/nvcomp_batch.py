@@ -124,12 +124,12 @@ class NvcompBatchCodec(Codec):
         """One operation named after the algorithm."""
         return (Operation(self.algorithm),)
 
-    def encoding(self, nbytes: int, *, exact: bool) -> EncodingStep | None:
+    def encoding(self, decoded: Representation, nbytes: int) -> EncodingStep | None:
         """One step of LZ4, Zstandard or deflate; options have no effect in host memory."""
         if self.algorithm == "deflate":
             return deflate_step("deflate", -1, nbytes)
         codec: Codec | None = {"lz4": Lz4Codec(), "zstd": ZstdCodec()}.get(self.algorithm)
-        return None if codec is None else codec.encoding(nbytes, exact=exact)
+        return None if codec is None else codec.encoding(decoded, nbytes)
 
 
 def _snappy(data: Bytes, representation: BytesRepresentation, label: str) -> Bytes:

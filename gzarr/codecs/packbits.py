@@ -27,7 +27,7 @@ from ..documents.json import quote
 from ..dtypes.properties import bits, component, kind_of, storage
 from ..errors import MetadataError
 from .buffers import Bytes, flat, need_array
-from .codec import ArrayRepresentation, BytesRepresentation, Codec, CodecKind, Operation, Representation
+from .codec import ArrayRepresentation, BytesRepresentation, Codec, CodecKind, EncodingStep, Operation, Representation
 
 if TYPE_CHECKING:
     from ..documents.configuration import Configuration
@@ -126,6 +126,13 @@ class PackbitsCodec(Codec):
         sign_stop = bits(part) if kind_of(array.dtype) in "imM" else 0
         return unpacking(part.itemsize, stop - first, first, sign_stop, padding_at=_PLACES[self.padding_encoding])
 
+    def encoding(self, decoded: Representation, nbytes: int) -> EncodingStep | None:
+        """One ``packbits`` step."""
+        array = need_array(decoded, self.label)
+        first, stop = self._range(array)
+        width, place = component(array.dtype).itemsize, _PLACES[self.padding_encoding]
+        return packing(width, stop - first, first, padding_at=place, nbytes=nbytes)
+
     def decode(self, encoded: Any, decoded: Representation) -> Any:
         """Return the elements; dropped bits are zeros or copies of the sign."""
         array = need_array(decoded, self.label)
@@ -203,6 +210,19 @@ def unpacking(
     sign = ((1 << max(0, sign_stop - first_bit - kept)) - 1) << kept
     as_signed = np.array([sign], np.uint64).view(np.int64)[0]
     return (Operation("packbits", (width, kept, first_bit, int(as_signed), int(from_highest), padding_at)),)
+
+
+def packing(
+    width: int, kept: int, first_bit: int = 0, *, from_highest: bool = False, padding_at: int, nbytes: int
+) -> EncodingStep | None:
+    """Return the native step that packs bits of ``nbytes`` bytes of elements; parameters as for :func:`unpacking`.
+
+    From the highest bit on, the bit of each byte is whether it is not 0.
+    """
+    if sys.byteorder != "little" or width not in (1, 2, 4, 8):
+        return None
+    packed = math.ceil(nbytes // width * kept / 8) + (padding_at != slots.NOWHERE)
+    return EncodingStep("packbits", packed, (width, kept, first_bit, int(from_highest), padding_at))
 
 
 def _native(data: npt.NDArray[np.uint8], unit: int) -> Bytes:

@@ -27,10 +27,10 @@ from ..documents.json import quote
 from ..dtypes import fill_value
 from ..dtypes.properties import kind_of, number_limits
 from ..errors import MetadataError
-from .arithmetic import Line, line_operation
+from .arithmetic import Line, line_operation, line_step
 from .buffers import need_array
 from .casting import is_real
-from .codec import ArrayRepresentation, Codec, CodecKind, Operation, Representation
+from .codec import ArrayRepresentation, Codec, CodecKind, EncodingStep, Operation, Representation
 
 if TYPE_CHECKING:
     from ..documents.configuration import Configuration
@@ -97,11 +97,22 @@ class ScaleOffsetCodec(Codec):
         offset, scale = self._scalars(array)
         if (scale, offset) == (1, 0) and kind_of(array.dtype) != "f":
             return ()
+        line = self._line(array)
+        return None if line is None else line_operation(array.dtype, array.dtype, line)
+
+    def encoding(self, decoded: Representation, nbytes: int) -> EncodingStep | None:
+        """One ``line`` step for floating-point numbers of 4 and 8 bytes."""
+        line = self._line(need_array(decoded, self.label))
+        return None if line is None else line_step(line, nbytes)
+
+    def _line(self, array: ArrayRepresentation) -> Line | None:
+        """Return the arithmetic, or None if it is not compiled."""
+        offset, scale = self._scalars(array)
         if array.dtype.isbuiltin != 1 or array.dtype.kind != "f" or array.dtype.itemsize not in (4, 8):
             return None
         if not (np.isfinite(scale) and np.isfinite(offset) and scale):
             return None
-        return line_operation(array.dtype, array.dtype, Line(array.dtype.itemsize, float(scale), float(offset)))
+        return Line(array.dtype.itemsize, float(scale), float(offset))
 
     def decode(self, encoded: Any, decoded: Representation) -> Any:
         """Return ``x / scale + offset``."""

@@ -123,7 +123,8 @@ class ShuffleCodec(Codec):
         whole = not self.tail or (nbytes is not None and nbytes % self.elementsize == 0)
         return (Operation("shuffle", (self.elementsize,)),) if whole else None
 
-    def encoding(self, nbytes: int, *, exact: bool) -> EncodingStep | None:
+    def encoding(self, decoded: Representation, nbytes: int) -> EncodingStep | None:
         """One ``shuffle`` step, of whole elements whose number is known."""
-        whole = exact and nbytes % max(self.elementsize, 1) == 0
+        exact = need_bytes(decoded, self.label).nbytes
+        whole = exact is not None and exact % max(self.elementsize, 1) == 0
         return EncodingStep("shuffle", nbytes, (self.elementsize,)) if whole else None

@@ -107,7 +107,7 @@ class ZstdCodec(Codec):
         """One ``zstd`` operation."""
         return (Operation("zstd"),)
 
-    def encoding(self, nbytes: int, *, exact: bool) -> EncodingStep | None:
+    def encoding(self, decoded: Representation, nbytes: int) -> EncodingStep | None:
         """One ``zstd`` step."""
         # ZSTD_COMPRESSBOUND of zstd.h.
         most = nbytes + (nbytes >> 8) + (max((128 << 10) - nbytes, 0) >> 11)

@@ -1,7 +1,7 @@
 """A codec chain in the form in which the native loop encodes: the counterpart of :mod:`gzarr.plan.decode_program`.
 
-Transpositions and byte swaps happen when a chunk is gathered. The remaining steps are a short list of compressors, a
-shuffle and checksums, each with an upper limit of its encoded size.
+Transpositions and byte swaps happen when a chunk is gathered. The remaining steps are a short list of filters, a
+shuffle, compressors and checksums, each with an upper limit of its encoded size.
 """
 
 from __future__ import annotations
@@ -9,9 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
+from gzarr_kernels.operations import OPERATIONS
+
 from ..codecs.bytes import BytesCodec
 from ..codecs.chain import representations
-from ..codecs.codec import BytesRepresentation
 from ..codecs.transpose import TransposeCodec
 
 if TYPE_CHECKING:
@@ -79,20 +80,24 @@ def analyse_encoding(
     steps: list[EncodingStep] = []
     for codec, decoded in zip(codecs, representations(codecs, chunk)[:-1], strict=True):
         if isinstance(codec, TransposeCodec):
+            if steps:
+                # What follows a filter is no longer how a chunk is gathered.
+                return None
             order = tuple(order[i] for i in codec.order)
         elif isinstance(codec, BytesCodec):
             operations = codec.operations(decoded)
             if operations is None:
                 return None
-            swap = operations[0].params[0]
+            swap = operations[0].params[0] if operations else 0
+            if swap > 1 and steps:
+                return None
         else:
-            exact = isinstance(decoded, BytesRepresentation) and decoded.nbytes is not None
-            step = codec.encoding(most, exact=exact)
+            step = codec.encoding(decoded, most)
             if step is None or not available.issuperset((step.name, *step.parts)):
                 return None
             steps.append(step)
             most = step.most_nbytes
-    if sum(step.name == "crc32c" for step in steps) > _MOST_CHECKSUMS:
+    if sum(OPERATIONS[step.name].in_place for step in steps) > _MOST_CHECKSUMS:
         return None
     strides = [0] * len(chunk.shape)
     stride = chunk.dtype.itemsize

@@ -1,11 +1,11 @@
 """Filters of whole chunks that are arithmetic: lines (a scale and an offset), conversions, and differences.
 
-Their parameters are in ``slots/arithmetic.py``, at the address that is the parameter of the operation.
+The parameters for decoding are in ``slots/arithmetic.py``, at the address that is the parameter of the operation.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from numba import float32
 
@@ -114,3 +114,58 @@ def delta_decode(context: int, source: int, nbytes: int, target: int, size: int,
             total += i64(source)[i]
             i64(target)[i] = total
     return S.OK
+
+
+@by_address(6)
+def line_encode(context: int, source: int, nbytes: int, target: int, capacity: int, parameters: int) -> int:
+    """Compute ``(x - offset) * scale``: bytes of a floating-point number, and the bits of scale and offset."""
+    scale, offset = f64(parameters + 8)[0], f64(parameters + 16)[0]
+    if i64(parameters)[0] == 4:
+        scale_4, offset_4 = float32(scale), float32(offset)
+        for i in range(nbytes // 4):
+            f32(target)[i] = (f32(source)[i] - offset_4) * scale_4
+    else:
+        for i in range(nbytes // 8):
+            f64(target)[i] = (f64(source)[i] - offset) * scale
+    return nbytes
+
+
+def _make_differences(pointer: Any) -> Any:
+    """``differences(source, target, n)``: the first number, and how much each further one is above that before it."""
+
+    @part
+    def differences(source: int, target: int, n: int) -> None:
+        pointer(target)[0] = pointer(source)[0]
+        for i in range(1, n):
+            pointer(target)[i] = pointer(source)[i] - pointer(source)[i - 1]
+
+    return differences
+
+
+_differences_1 = _make_differences(u8)
+_differences_2 = _make_differences(u16)
+_differences_4 = _make_differences(u32)
+_differences_8 = _make_differences(i64)
+_differences_f4 = _make_differences(f32)
+_differences_f8 = _make_differences(f64)
+
+
+@by_address(6)
+def delta_encode(context: int, source: int, nbytes: int, target: int, capacity: int, parameters: int) -> int:
+    """Write differences: bytes of a number, and whether numbers are floating-point ones."""
+    itemsize, floating = i64(parameters)[0], i64(parameters)[1]
+    n = nbytes // itemsize
+    if floating != 0:
+        if itemsize == 4:
+            _differences_f4(source, target, n)
+        else:
+            _differences_f8(source, target, n)
+    elif itemsize == 1:
+        _differences_1(source, target, n)
+    elif itemsize == 2:
+        _differences_2(source, target, n)
+    elif itemsize == 4:
+        _differences_4(source, target, n)
+    else:
+        _differences_8(source, target, n)
+    return nbytes

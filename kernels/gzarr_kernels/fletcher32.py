@@ -53,3 +53,10 @@ def fletcher32_decode(context: int, source: int, nbytes: int, target: int, size:
         return S.BAD_CHECKSUM
     c[C.RESULT_NBYTES] = nbytes
     return S.OK
+
+
+@by_address(6)
+def fletcher32_encode(context: int, source: int, nbytes: int, target: int, capacity: int, parameters: int) -> int:
+    """Append the checksum to the bytes."""
+    u32(source + nbytes)[0] = fletcher32(source, nbytes)
+    return nbytes + 4

@@ -346,10 +346,12 @@ OPERATIONS: dict[str, Operation] = {
         decoder=(_BLOSCLZ_DECODER, _LZ4_DECODER, _deflate_decoder("zlib"), _ZSTD_DECODER),
     ),
     "shuffle": Operation(module="gzarr_kernels.shuffles"),
-    "line": Operation(module="gzarr_kernels.arithmetic", encoder=None),
-    "delta": Operation(module="gzarr_kernels.arithmetic", encoder=None),
-    "packbits": Operation(module="gzarr_kernels.packed_bits", encoder=None),
-    "fletcher32": Operation(module="gzarr_kernels.fletcher32", encoder=None, in_place=True),
+    "line": Operation(module="gzarr_kernels.arithmetic"),
+    "delta": Operation(module="gzarr_kernels.arithmetic"),
+    "bitround": Operation(module="gzarr_kernels.rounding", decoder=None),
+    "quantize": Operation(module="gzarr_kernels.rounding", decoder=None),
+    "packbits": Operation(module="gzarr_kernels.packed_bits"),
+    "fletcher32": Operation(module="gzarr_kernels.fletcher32", in_place=True),
     "crc32c": Operation(module="gzarr_kernels.crc32c", decoder=(_CRC32C,), encoder=(_CRC32C,), in_place=True),
 }
 #: Encoders that are not operations themselves, but parts of one.

@@ -483,7 +483,6 @@ def test_many_threads_write_one_array(tmp_path: Path) -> None:
     [
         [z.LITTLE, z.codec("numcodecs.bz2", level=1)],
         [z.LITTLE, *[z.CRC32C] * 9],
-        [z.codec("numcodecs.delta", dtype="<i4"), z.LITTLE],
     ],
 )
 def test_what_the_loop_cannot_encode(codecs: list[z.Json], tmp_path: Path) -> None:

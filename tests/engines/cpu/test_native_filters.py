@@ -1,0 +1,281 @@
+"""Filters that the compiled loop applies when it writes: the bytes of numcodecs, and of the codecs in host memory."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numcodecs
+import numpy as np
+import pytest
+import zarr
+from hypothesis import given
+from hypothesis import strategies as st
+from support import zarr_arrays as z
+
+import gzarr
+from gzarr.codecs.codec import ArrayRepresentation
+from gzarr.engines.cpu import native_write, write_threads
+from gzarr.plan.encode_program import analyse_encoding
+from gzarr.stores.memory import MemoryStore
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from gzarr.engines.write_request import WriteRequest
+
+pytestmark = pytest.mark.skipif("files" not in native_write.available(), reason="needs Linux and the encoders' wheels")
+
+FLOATS = ("f2", "f4", "f8")
+INTEGERS = ("i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8")
+
+
+@dataclass(frozen=True)
+class Filter:
+    """A filter by its name and parameters in numcodecs, and the data type of elements."""
+
+    name: str
+    dtype: str
+    parameters: tuple[tuple[str, Any], ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.name}-{self.dtype}-{'-'.join(str(value) for _, value in self.parameters)}"
+
+    @property
+    def v2(self) -> z.Json:
+        return {"id": self.name, **dict(self.parameters)}
+
+
+def delta(dtype: str, made: str) -> Filter:
+    return Filter("delta", dtype, (("dtype", np.dtype(dtype).str), ("astype", np.dtype(made).str)))
+
+
+FILTERS = [
+    *(delta(dtype, dtype) for dtype in (*INTEGERS, "f4", "f8")),
+    *(Filter("bitround", dtype, (("keepbits", bits),)) for dtype in FLOATS for bits in (0, 1, 7, 9)),
+    *(Filter("bitround", dtype, (("keepbits", 22),)) for dtype in ("f4", "f8")),
+    *(
+        Filter("quantize", dtype, (("digits", digits), ("dtype", np.dtype(dtype).str)))
+        for dtype in ("f4", "f8")
+        for digits in (-3, 0, 1, 2, 12)
+    ),
+    Filter("packbits", "b1"),
+    *(Filter("fletcher32", dtype) for dtype in ("u1", "i2", "f4")),
+]
+
+
+@pytest.fixture(autouse=True)
+def _only_natively(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fail if anything falls back to host threads."""
+
+    def refuse(request: WriteRequest, rows: Any = None) -> None:
+        pytest.fail(f"{request.node}: written by host threads")
+
+    monkeypatch.setattr(write_threads, "write", refuse)
+
+
+def elements(dtype: str, raw: bytes) -> np.ndarray[Any, Any]:
+    """Return elements of any bits; at least one."""
+    if np.dtype(dtype).kind == "b":
+        return np.frombuffer(raw or b"\1", np.uint8) % 3 == 0
+    itemsize = np.dtype(dtype).itemsize
+    whole = (raw + bytes(itemsize))[: max(len(raw) // itemsize, 1) * itemsize]
+    return np.frombuffer(whole, dtype)
+
+
+def some(dtype: str, n: int = 1000) -> np.ndarray[Any, Any]:
+    """Return elements of any bits, then ordinary numbers, then the ends of the type."""
+    random = np.random.default_rng(5)
+    ends = [0, 1]
+    kind = np.dtype(dtype).kind
+    if kind == "f":
+        limits = np.finfo(dtype)
+        ends = [0.0, -0.0, 0.5, 1.5, 2.5, -0.5, np.inf, -np.inf, np.nan, limits.max, -limits.max, limits.tiny]
+    elif kind in "iu":
+        ends = [np.iinfo(dtype).max, np.iinfo(dtype).min, 0]
+    ordinary = (
+        random.normal(scale=30, size=n).astype(dtype) if kind == "f" else random.integers(0, 100, n).astype(dtype)
+    )
+    return np.concatenate(
+        [elements(dtype, random.bytes(n * np.dtype(dtype).itemsize)), ordinary, np.array(ends, dtype)]
+    )
+
+
+def made(document: z.Json, store: dict[str, bytes]) -> gzarr.Array:
+    """Return the array of a document in a store, for writing."""
+    store["zarr.json" if document["zarr_format"] == 3 else ".zarray"] = json.dumps(document).encode()
+    opened = gzarr.open_array(store, device="cpu")
+    return gzarr.Array(
+        opened.metadata, MemoryStore(store), opened.path, device="cpu", mode="r+", write_empty_chunks=True
+    )
+
+
+def stored(values: np.ndarray[Any, Any], document: z.Json) -> bytes:
+    """Return the bytes of the only chunk of an array, written by gzarr."""
+    store: dict[str, bytes] = {}
+    made(document, store)[...] = values
+    key = "c/" + "/".join("0" * values.ndim) if document["zarr_format"] == 3 else ".".join("0" * values.ndim)
+    return bytes(store[key])
+
+
+def encoded(values: np.ndarray[Any, Any], *filters: z.Json) -> bytes:
+    """Return what numcodecs makes of elements."""
+    found: Any = values
+    with np.errstate(all="ignore"):
+        for one in filters:
+            found = numcodecs.get_codec(dict(one)).encode(found)
+    return bytes(found) if isinstance(found, bytes) else np.ascontiguousarray(found).tobytes()
+
+
+def name_v3(dtype: str) -> str:
+    return np.dtype(dtype).name
+
+
+@pytest.mark.parametrize("one", FILTERS, ids=str)
+def test_the_bytes_of_numcodecs(one: Filter) -> None:
+    @given(st.binary(max_size=200))
+    def check(raw: bytes) -> None:
+        compare(elements(one.dtype, raw))
+
+    def compare(values: np.ndarray[Any, Any]) -> None:
+        document = z.v2(values.shape, values.shape, values.dtype.str, filters=[one.v2])
+        assert stored(values, document) == encoded(values, one.v2)
+
+    compare(some(one.dtype))
+    check()
+
+
+# In version 3, numcodecs.bitround is gzarr's own codec, which keeps NaNs (below).
+@pytest.mark.parametrize("one", [one for one in FILTERS if one.name != "bitround"], ids=str)
+def test_the_bytes_in_version_3(one: Filter) -> None:
+    values = some(one.dtype)[: 2 * 3 * 41].reshape(6, 41)
+    own = z.codec(f"numcodecs.{one.name}", **dict(one.parameters))
+    codecs = [z.LITTLE, own] if one.name == "fletcher32" else [own, z.LITTLE]
+    document = z.v3(values.shape, values.shape, name_v3(one.dtype), codecs)
+    assert stored(values, document) == encoded(values, one.v2)
+    # In the order of what was transposed before.
+    turned = z.codec("transpose", order=[1, 0])
+    document = z.v3(values.shape, values.shape, name_v3(one.dtype), [turned, *codecs])
+    assert stored(values, document) == encoded(np.ascontiguousarray(values.T), one.v2)
+
+
+CHAINS = {
+    "delta-zstd": ([delta("i4", "i4").v2], {"id": "zstd", "level": 1}),
+    "delta-shuffle-zlib": ([delta("i4", "i4").v2, {"id": "shuffle", "elementsize": 4}], {"id": "zlib", "level": 1}),
+    "shuffle-fletcher32-zstd": (
+        [{"id": "shuffle", "elementsize": 4}, {"id": "fletcher32"}],
+        {"id": "zstd", "level": 1},
+    ),
+    "fletcher32-twice": ([{"id": "fletcher32"}] * 2, None),
+    "delta-twice": ([delta("i4", "i4").v2] * 2, {"id": "lz4", "acceleration": 1}),
+}
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("chain", CHAINS)
+def test_chains_are_read_by_zarr_python(chain: str, order: str, tmp_path: Path) -> None:
+    filters, compressor = CHAINS[chain]
+    values = np.cumsum(np.random.default_rng(1).integers(-3, 9, (50, 31)), axis=1).astype("i4")
+    document = z.v2((50, 31), (20, 13), "<i4", compressor, filters, order)
+    (tmp_path / ".zarray").write_text(json.dumps(document))
+    gzarr.open_array(tmp_path, mode="r+", device="cpu")[...] = values
+    np.testing.assert_array_equal(np.asarray(zarr.open_array(tmp_path, mode="r")[...]), values)
+    np.testing.assert_array_equal(gzarr.open_array(tmp_path, device="cpu")[...], values)
+
+
+def by_host(values: np.ndarray[Any, Any], codecs: Any) -> bytes:
+    """Return what the codecs make of elements in host memory."""
+    found: Any = values
+    representation: Any = ArrayRepresentation(values.shape, values.dtype)
+    for one in codecs:
+        found = one.encode(found, representation)
+        representation = one.encoded(representation)
+    return bytes(np.ascontiguousarray(found).data.cast("B"))
+
+
+OWN: list[tuple[str, list[z.Json]]] = [
+    *((dtype, [z.codec("bitround", keepbits=bits)]) for dtype in FLOATS for bits in (0, 3, 9)),
+    ("c8", [z.codec("bitround", keepbits=3)]),
+    *(
+        (dtype, [z.codec("scale_offset", offset=offset, scale=scale)])
+        for dtype in ("f4", "f8")
+        for offset, scale in ((0, 1), (5, 0.1), (-1e30, 1e-20), (0.1, 1e30))
+    ),
+]
+#: With the bytes codec in their place.
+PACKED = [
+    *(("b1", {"padding_encoding": place}) for place in ("none", "first_byte", "last_byte")),
+    *(
+        (dtype, {"padding_encoding": place, "first_bit": first, "last_bit": last})
+        for dtype, first, last in (
+            ("u1", 0, 0),
+            ("u1", 0, 7),
+            ("i1", 2, 6),
+            ("u2", 0, 11),
+            ("i2", 3, 14),
+            ("u4", 0, 31),
+            ("i4", 5, 29),
+            ("i8", 0, 40),
+            ("u8", 1, 63),
+            ("u8", 0, 62),
+            ("u8", 0, 31),
+            ("i8", 8, 40),
+            ("f4", 16, 31),
+            ("c8", 16, 31),
+        )
+        for place in ("none", "last_byte")
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "codecs"),
+    [
+        *((dtype, [*codecs, z.LITTLE]) for dtype, codecs in OWN),
+        *((dtype, [z.codec("packbits", **options)]) for dtype, options in PACKED),
+    ],
+    ids=lambda value: (
+        value if isinstance(value, str) else "-".join(str(v) for c in value for v in c["configuration"].values())
+    ),
+)
+def test_the_bytes_of_codecs_in_host_memory(dtype: str, codecs: list[z.Json]) -> None:
+    fill: Any = {"b": False, "c": [0, 0]}.get(np.dtype(dtype).kind, 0)
+
+    @given(st.binary(max_size=200))
+    def check(raw: bytes) -> None:
+        compare(elements(dtype, raw))
+
+    def compare(values: np.ndarray[Any, Any]) -> None:
+        document = z.v3(values.shape, values.shape, name_v3(dtype), codecs, fill=fill)
+        store: dict[str, bytes] = {}
+        ours = made(document, store)
+        ours[...] = values
+        with np.errstate(all="ignore"):
+            assert bytes(store["c/0"]) == by_host(values, ours.metadata.codecs)
+
+    compare(some(dtype))
+    check()
+
+
+@pytest.mark.parametrize(
+    ("dtype", "codecs"),
+    [
+        # Bytes that are swapped after a filter, and dimensions that are.
+        ("i4", [z.codec("numcodecs.delta", dtype="<i4"), z.BIG]),
+        ("i4", [z.codec("numcodecs.delta", dtype="<i4"), z.codec("transpose", order=[1, 0]), z.LITTLE]),
+        # Differences of other types, in which numcodecs has another arithmetic.
+        ("i4", [z.codec("numcodecs.delta", dtype="<i4", astype="<i2"), z.LITTLE]),
+        ("i4", [z.codec("numcodecs.delta", dtype="<i4", astype="<i8"), z.LITTLE]),
+        ("i4", [z.codec("numcodecs.delta", dtype="<i4", astype="<f4"), z.LITTLE]),
+        ("f2", [z.codec("numcodecs.delta", dtype="<f2"), z.LITTLE]),
+        ("f4", [z.codec("numcodecs.quantize", dtype="<f4", digits=60), z.LITTLE]),
+        ("f4", [z.codec("numcodecs.bitround", keepbits=23), z.LITTLE]),
+        ("i4", [z.codec("bitround", keepbits=3), z.LITTLE]),
+        ("i4", [z.codec("scale_offset", offset=1, scale=2), z.LITTLE]),
+    ],
+)
+def test_what_is_left_to_host_threads(dtype: str, codecs: list[z.Json]) -> None:
+    array = made(z.v3((4, 6), (4, 6), name_v3(dtype), codecs), {})
+    chunk = ArrayRepresentation((4, 6), np.dtype(dtype))
+    assert analyse_encoding(array.metadata.codecs, chunk, native_write.available()) is None
