@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 #: Integers up to here are exact as float64.
 _EXACT: Final = 2**53
+#: Integers to which NumPy casts by way of int32.
+_PACKED: Final = ("i1", "u1", "i2", "u2", "i4")
 
 
 class Line(NamedTuple):
@@ -142,7 +144,7 @@ def filter_step(
         return EncodingStep(name, nbytes + 4)
     if name == "packbits":
         return packing(1, 1, from_highest=True, padding_at=FIRST, nbytes=nbytes)
-    if name not in ("bitround", "delta", "quantize"):
+    if name not in ("bitround", "delta", "fixedscaleoffset", "quantize"):
         return None
     encoded, decoded = filter_types(name, configuration, dtype)
     if not all(one.kind in "iuf" and one.isbuiltin == 1 and one.isnative for one in (encoded, decoded)):
@@ -151,6 +153,8 @@ def filter_step(
         # NaNs are rounded as if they were numbers.
         largest = int(np.iinfo(f"i{decoded.itemsize}").max)
         return rounding(decoded, configuration["keepbits"], largest, nbytes) if decoded.kind == "f" else None
+    if name == "fixedscaleoffset":
+        return _packing_step(encoded, decoded, configuration["scale"], configuration["offset"], nbytes)
     floating = decoded.kind == "f"
     # What does not fit another type, numcodecs refuses in some places and cuts off in others.
     if encoded != decoded or (floating and decoded.itemsize < 4):
@@ -176,6 +180,24 @@ def _quantum(digits: float) -> float:
 def line_step(line: Line, nbytes: int) -> EncodingStep:
     """Return the native step that computes ``(x - offset) * scale`` of ``nbytes`` bytes."""
     return EncodingStep("line", nbytes, (line.middle, _bits_of(line.scale), _bits_of(line.offset)))
+
+
+def _packing_step(
+    encoded: np.dtype[Any], decoded: np.dtype[Any], scale: Any, offset: Any, nbytes: int
+) -> EncodingStep | None:
+    """Return the native step that rounds ``(x - offset) * scale`` to integers, or None if it is not compiled."""
+    if decoded.str[1:] not in ("f4", "f8") or (encoded != decoded and encoded.str[1:] not in _PACKED):
+        return None
+    try:
+        with np.errstate(all="ignore"):
+            numbers = np.array([scale, offset], np.float64).astype(decoded)
+    except OverflowError:
+        return None
+    if not np.isfinite(numbers).all():
+        return None
+    made = 0 if encoded == decoded else encoded.itemsize
+    parameters = (decoded.itemsize, *(_bits_of(number) for number in numbers.tolist()), 1, made)
+    return EncodingStep("line", nbytes // decoded.itemsize * encoded.itemsize, parameters)
 
 
 def _bits_of(number: float) -> int:

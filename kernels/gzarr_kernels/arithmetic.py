@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from numba import float32
+from numba import float32, float64, int32
 
 from . import status as S
 from .context import ensure
 from .convert import convert_native
-from .jit import by_address, part
+from .jit import by_address, in_line, part
 from .memory import f32, f64, i64, u8, u16, u32
+from .rounding import whole_4, whole_8
 from .slots import arithmetic as A
 from .slots import context as C
 
@@ -116,18 +117,79 @@ def delta_decode(context: int, source: int, nbytes: int, target: int, size: int,
     return S.OK
 
 
+@in_line
+def _as_int32(value: float) -> int:
+    """Return a whole number as NumPy casts it on x86-64: what does not fit, and NaN, becomes the least int32."""
+    return int32(value) if -2147483648.0 <= value < 2147483648.0 else int32(-2147483648)
+
+
+def _make_packing(load: Any, store: Any, number: Any, whole: Any) -> Any:
+    """``pack(source, target, n, scale, offset)``: write ``(x - offset) * scale`` as whole numbers in integers."""
+
+    @part
+    def pack(source: int, target: int, n: int, scale: float, offset: float) -> None:
+        factor, shift = number(scale), number(offset)
+        for i in range(n):
+            store(target)[i] = _as_int32(whole((load(source)[i] - shift) * factor))
+
+    return pack
+
+
+def _make_rounding(pointer: Any, number: Any, whole: Any) -> Any:
+    """``around(source, target, n, scale, offset, rounded)``: write ``(x - offset) * scale``, perhaps rounded."""
+
+    @part
+    def around(source: int, target: int, n: int, scale: float, offset: float, rounded: int) -> None:
+        factor, shift = number(scale), number(offset)
+        if rounded != 0:
+            for i in range(n):
+                pointer(target)[i] = whole((pointer(source)[i] - shift) * factor)
+        else:
+            for i in range(n):
+                pointer(target)[i] = (pointer(source)[i] - shift) * factor
+
+    return around
+
+
+_pack_41 = _make_packing(f32, u8, float32, whole_4)
+_pack_42 = _make_packing(f32, u16, float32, whole_4)
+_pack_44 = _make_packing(f32, u32, float32, whole_4)
+_pack_81 = _make_packing(f64, u8, float64, whole_8)
+_pack_82 = _make_packing(f64, u16, float64, whole_8)
+_pack_84 = _make_packing(f64, u32, float64, whole_8)
+_around_4 = _make_rounding(f32, float32, whole_4)
+_around_8 = _make_rounding(f64, float64, whole_8)
+
+
 @by_address(6)
 def line_encode(context: int, source: int, nbytes: int, target: int, capacity: int, parameters: int) -> int:
-    """Compute ``(x - offset) * scale``: bytes of a floating-point number, and the bits of scale and offset."""
+    """Compute ``(x - offset) * scale``.
+
+    Parameters are the bytes of a number, the bits of scale and offset, whether results are rounded to whole numbers,
+    and the bytes of the integers that they become, 0 for none.
+    """
+    p = i64(parameters)
+    itemsize, rounded, encoded = p[0], p[3], p[4]
     scale, offset = f64(parameters + 8)[0], f64(parameters + 16)[0]
-    if i64(parameters)[0] == 4:
-        scale_4, offset_4 = float32(scale), float32(offset)
-        for i in range(nbytes // 4):
-            f32(target)[i] = (f32(source)[i] - offset_4) * scale_4
+    n = nbytes // itemsize
+    if itemsize == 4:
+        if encoded == 1:
+            _pack_41(source, target, n, scale, offset)
+        elif encoded == 2:
+            _pack_42(source, target, n, scale, offset)
+        elif encoded == 4:
+            _pack_44(source, target, n, scale, offset)
+        else:
+            _around_4(source, target, n, scale, offset, rounded)
+    elif encoded == 1:
+        _pack_81(source, target, n, scale, offset)
+    elif encoded == 2:
+        _pack_82(source, target, n, scale, offset)
+    elif encoded == 4:
+        _pack_84(source, target, n, scale, offset)
     else:
-        for i in range(nbytes // 8):
-            f64(target)[i] = (f64(source)[i] - offset) * scale
-    return nbytes
+        _around_8(source, target, n, scale, offset, rounded)
+    return n * (itemsize if encoded == 0 else encoded)
 
 
 def _make_differences(pointer: Any) -> Any:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from numba import float32, uint64
 
-from .jit import by_address, part
+from .jit import by_address, in_line, part
 from .memory import f32, f64, i64, u16, u32, u64
 
 #: From here on, all numbers of a type are whole.
@@ -56,22 +56,30 @@ def bitround_encode(context: int, source: int, nbytes: int, target: int, capacit
     return nbytes
 
 
+@in_line
+def whole_4(value: float) -> float:
+    """Return the float32 rounded to a whole number, of two to the even one."""
+    size, limit = math.fabs(value), float32(_WHOLE_4)
+    # What has no digits after the point loses none by this; the sign of -0.0 is kept.
+    return math.copysign((size + limit) - limit if size < limit else size, value)
+
+
+@in_line
+def whole_8(value: float) -> float:
+    """Return the float64 rounded to a whole number, of two to the even one."""
+    size = math.fabs(value)
+    return math.copysign((size + _WHOLE_8) - _WHOLE_8 if size < _WHOLE_8 else size, value)
+
+
 @by_address(6)
 def quantize_encode(context: int, source: int, nbytes: int, target: int, capacity: int, parameters: int) -> int:
     """Round to multiples of a number, ties to even: bytes of a number, and the bits of the multiples' reciprocal."""
     if i64(parameters)[0] == 4:
-        scale, whole = float32(f64(parameters + 8)[0]), float32(_WHOLE_4)
+        scale = float32(f64(parameters + 8)[0])
         for i in range(nbytes // 4):
-            value = f32(source)[i] * scale
-            size = math.fabs(value)
-            # What has no digits after the point loses none by this; the sign of -0.0 is kept.
-            rounded = (size + whole) - whole if size < whole else size
-            f32(target)[i] = math.copysign(rounded, value) / scale
+            f32(target)[i] = whole_4(f32(source)[i] * scale) / scale
     else:
         scale_8 = f64(parameters + 8)[0]
         for i in range(nbytes // 8):
-            value_8 = f64(source)[i] * scale_8
-            size_8 = math.fabs(value_8)
-            rounded_8 = (size_8 + _WHOLE_8) - _WHOLE_8 if size_8 < _WHOLE_8 else size_8
-            f64(target)[i] = math.copysign(rounded_8, value_8) / scale_8
+            f64(target)[i] = whole_8(f64(source)[i] * scale_8) / scale_8
     return nbytes

@@ -96,5 +96,5 @@ class MadeUpCodec(Codec):
     def operations(self, decoded: Representation) -> tuple[Operation, ...] | None:
         return (Operation(NAME),)
 
-    def encoding(self, nbytes: int, *, exact: bool) -> EncodingStep | None:
+    def encoding(self, decoded: Representation, nbytes: int) -> EncodingStep | None:
         return EncodingStep(NAME, nbytes + nbytes // 255 + 18, (1,))

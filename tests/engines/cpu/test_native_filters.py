@@ -51,6 +51,11 @@ def delta(dtype: str, made: str) -> Filter:
     return Filter("delta", dtype, (("dtype", np.dtype(dtype).str), ("astype", np.dtype(made).str)))
 
 
+def packed(dtype: str, made: str, scale: float, offset: float) -> Filter:
+    types = ("dtype", np.dtype(dtype).str), ("astype", np.dtype(made).str)
+    return Filter("fixedscaleoffset", dtype, (("offset", offset), ("scale", scale), *types))
+
+
 FILTERS = [
     *(delta(dtype, dtype) for dtype in (*INTEGERS, "f4", "f8")),
     *(Filter("bitround", dtype, (("keepbits", bits),)) for dtype in FLOATS for bits in (0, 1, 7, 9)),
@@ -59,6 +64,12 @@ FILTERS = [
         Filter("quantize", dtype, (("digits", digits), ("dtype", np.dtype(dtype).str)))
         for dtype in ("f4", "f8")
         for digits in (-3, 0, 1, 2, 12)
+    ),
+    *(
+        packed(dtype, made, scale, offset)
+        for dtype in ("f4", "f8")
+        for made in ("i1", "u1", "i2", "u2", "i4", dtype)
+        for scale, offset in ((1, 0), (10, 0.5), (0.01, -3), (2.0**40, 1e-3))
     ),
     Filter("packbits", "b1"),
     *(Filter("fletcher32", dtype) for dtype in ("u1", "i2", "f4")),
@@ -271,6 +282,9 @@ def test_the_bytes_of_codecs_in_host_memory(dtype: str, codecs: list[z.Json]) ->
         ("f2", [z.codec("numcodecs.delta", dtype="<f2"), z.LITTLE]),
         ("f4", [z.codec("numcodecs.quantize", dtype="<f4", digits=60), z.LITTLE]),
         ("f4", [z.codec("numcodecs.bitround", keepbits=23), z.LITTLE]),
+        ("f4", [z.codec("numcodecs.fixedscaleoffset", offset=0, scale=1, dtype="<f4", astype="<u4"), z.LITTLE]),
+        ("i4", [z.codec("numcodecs.fixedscaleoffset", offset=0, scale=1, dtype="<i4", astype="<u1"), z.LITTLE]),
+        ("f4", [z.codec("numcodecs.fixedscaleoffset", offset=0, scale=1e60, dtype="<f4", astype="<u1"), z.LITTLE]),
         ("i4", [z.codec("bitround", keepbits=3), z.LITTLE]),
         ("i4", [z.codec("scale_offset", offset=1, scale=2), z.LITTLE]),
     ],
