@@ -122,15 +122,19 @@ class Pipeline:
             self.close()
         if work.stopped:
             raise StopIteration
-        ready = work.take() if self._inline is None else next(self._inline)
+        ready = work.take() if self._inline is None else work.next_inline(self._inline)
         if ready.failed and not ready.turns:
             # The reading itself failed: there is no batch to go on with.
             self.close()
-            raise ready.value
-        self._given += 1
-        self._progress(self._given)
+        else:
+            self._given += 1
+            self._progress(self._given)
         if ready.failed:
-            raise ready.value
+            try:
+                raise ready.value
+            finally:
+                # An error's traceback has this frame: they would keep each other until garbage is collected.
+                del ready
         work.stats.batches += 1
         work.stats.samples += ready.turns - ready.skipped
         work.stats.skipped += ready.skipped

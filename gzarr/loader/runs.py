@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,7 @@ from .samples import Samples
 from .weighing import balanced, check_number, checked_weights
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     import numpy.typing as npt
 
@@ -193,7 +194,10 @@ class Windows(Sampler):
         """Return the steps of each run, relative to the sample's, in ascending order for ``runs``."""
         if (self.runs is None) == (self.steps is None):
             raise ArgumentError("give runs=, first and last steps, or steps=, each step; one of them")
-        given: Mapping[str, Any] = (self.runs if self.steps is None else self.steps) or {}
+        given: Any = self.runs if self.steps is None else self.steps
+        if not isinstance(given, Mapping):
+            kind, example = ("runs", "(-2, 0)") if self.steps is None else ("steps", "(-12, -6, 0)")
+            raise ArgumentError(f'{kind} must be a dictionary by name, such as {{"x": {example}}}, not {given!r}')
         result = {}
         for name, value in given.items():
             try:

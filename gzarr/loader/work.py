@@ -325,16 +325,8 @@ class EpochWork:
         labels, volumes = cells.labels(batch.numbers), cells.volumes(batch.numbers)
         arrays, origins, mark = batch.arrays, batch.origins, batch.mark
         if batch.bad:
-            for row, error in batch.bad.items():
-                begins = tuple(batch.origins[row, : self.epoch.samples.axes].tolist())
-                # Of an error that is not of one chunk, the first sample that was asked for.
-                at = "in" if isinstance(error, ChunkDecodeError) else "from"
-                error.add_note(f"({at} sample {int(labels[row])}, which begins at {begins})")
-                if self.on_error == "raise":
-                    raise error
-                if callable(self.on_error):
-                    self.on_error(error, int(labels[row]))
             good = np.delete(np.arange(len(labels)), list(batch.bad))
+            self._tell(batch, labels)
             arrays = [self._some(array, good.tolist()) for array in arrays]
             labels, volumes, origins = labels[good], volumes[good], origins[good]
             mark = self.memory.mark()
@@ -347,6 +339,23 @@ class EpochWork:
             # Rows that stay sparse are put together only now.
             mark = self.memory.mark()
         return (result, mark) if self.transform is None else self.memory.transformed(self.transform, result, mark)
+
+    def _tell(self, batch: _Open, labels: IntArray) -> None:
+        """Raise the errors of a batch, or call the function for them, with the samples' labels."""
+        # These and their tracebacks would keep each other, with the batch, until garbage is collected.
+        bad, batch.bad = batch.bad, {}
+        try:
+            for row, error in bad.items():
+                begins = tuple(batch.origins[row, : self.epoch.samples.axes].tolist())
+                # Of an error that is not of one chunk, the first sample that was asked for.
+                at = "in" if isinstance(error, ChunkDecodeError) else "from"
+                error.add_note(f"({at} sample {int(labels[row])}, which begins at {begins})")
+                if self.on_error == "raise":
+                    raise error
+                if callable(self.on_error):
+                    self.on_error(error, int(labels[row]))
+        finally:
+            del bad, error
 
     def _some(self, array: Any, rows: list[int]) -> Any:
         """Return a copy of some rows."""
@@ -444,10 +453,14 @@ class EpochWork:
         """Wait for a place and return the next batch for it; None if there are no more, or the epoch ends."""
         self.places.get()
         result = None if self.stopped else next(results, None)
-        if result is None or self.stopped:
-            self.places.put(None)
-            return None
-        return result
+        try:
+            if result is None or self.stopped:
+                self.places.put(None)
+                return None
+            return result
+        finally:
+            # An error's traceback has this frame: they would keep each other until garbage is collected.
+            del result
 
     def _results(self, done: _Open | _BlockOfEpoch | BaseException) -> Iterator[Ready]:
         """Make batches ready."""
@@ -464,10 +477,10 @@ class EpochWork:
 
     def _finished(self, batch: _Open) -> Ready:
         """Make a batch ready."""
-        started = time.perf_counter()
+        started, bad = time.perf_counter(), len(batch.bad)
         try:
             value, mark = self.finish(batch)
-            return Ready(value, len(batch.numbers), mark, skipped=len(batch.bad))
+            return Ready(value, len(batch.numbers), mark, skipped=bad)
         except BaseException as error:
             return Ready(error, len(batch.numbers), failed=True)
         finally:
@@ -492,13 +505,17 @@ class EpochWork:
 
     def inline(self) -> Iterator[Ready]:
         """Read and make ready without threads."""
+        for begin, end in itertools.pairwise(self.bounds):
+            for done in self._done(begin, end, self._block(begin, end)):
+                for item in done:
+                    yield from self._results(item)
+
+    def next_inline(self, inline: Iterator[Ready]) -> Ready:
+        """Return the next batch of :meth:`inline`."""
         try:
-            for begin, end in itertools.pairwise(self.bounds):
-                for done in self._done(begin, end, self._block(begin, end)):
-                    for item in done:
-                        yield from self._results(item)
+            return next(inline)
         except ArraysChangedError as error:
-            yield Ready(error.__cause__, 0, failed=True)
+            return Ready(error.__cause__, 0, failed=True)
 
     def stop(self) -> None:
         """End the threads: at once while they wait, or after the requests and chunks that are being read."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+import shutil
 import threading
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,6 +16,7 @@ import gzarr
 from gzarr.loader import Loader, Patches, Rows, Windows
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 
@@ -29,6 +32,15 @@ def damaged(tmp_path: Path) -> Path:
 
 
 BAD = set(range(21, 28))
+
+
+@pytest.fixture
+def uncollected() -> Iterator[None]:
+    """Collect no garbage: it holds memory of devices, of which the collector knows nothing."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
 
 
 @pytest.mark.parametrize("prefetch", [0, 2])
@@ -106,6 +118,58 @@ def test_an_error_of_the_transform_is_raised(root: Path) -> None:
     with pytest.raises(ValueError, match="seven"):
         next(batches)
     assert next(batches) == 16
+
+
+def failing(batch: Any) -> Any:
+    if 24 in batch.samples:
+        raise ValueError("24")
+    return batch
+
+
+@pytest.mark.parametrize("closes", [False, True])
+@pytest.mark.parametrize("prefetch", [0, 2])
+@pytest.mark.parametrize("buffer", [12000, 1 << 20])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"on_error": "skip"},
+        {"on_error": lambda error, number: None},
+        {"shuffle": "full"},
+        {"transform": failing, "on_error": "skip"},
+        {"sampler": Windows(0, runs={"x": (0, 3), "y": (0, 0)})},
+        {"sampler": Windows(0, runs={"x": (0, 3), "y": (0, 0)}), "on_error": "skip"},
+        {"changed": True},
+    ],
+    ids=lambda options: "-".join(options) or "raise",
+)
+def test_what_failed_is_not_kept(
+    damaged: Path, options: dict[str, Any], buffer: int, prefetch: int, closes: bool, uncollected: None
+) -> None:
+    options = dict(options)
+    changed = options.pop("changed", False)
+    batches: Any = iter(rows(damaged, prefetch=prefetch, buffer_bytes=buffer, **{"shuffle": False, **options}))
+    work = weakref.ref(batches._work)
+    if changed:
+        next(batches)
+        shutil.rmtree(damaged / "y")
+    failures = 0
+    while not batches.ended:
+        try:
+            next(batches)
+        except StopIteration:
+            break
+        except (gzarr.GzarrError, ValueError):
+            failures += 1
+            if closes:
+                break
+    # Small buffers are read later than the documents change, large ones before.
+    assert failures or "on_error" in options or changed
+    if closes:
+        batches.close()
+    del batches
+    await_end_of_threads()
+    assert work() is None
 
 
 @pytest.mark.parametrize("way", ["close", "break", "collect", "exhaust", "error"])
