@@ -13,6 +13,7 @@ import itertools
 import math
 import time
 from dataclasses import dataclass, field
+from functools import partial
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -20,13 +21,14 @@ import numpy as np
 
 from ..engines.monitor import Monitor, ReadCancelledError
 from ..engines.pool import thread_count
-from ..errors import ChunkDecodeError, ChunkError, GzarrError
+from ..errors import ChunkDecodeError, GzarrError
 from ..sparse.kept_rows import SparseRows
 from ..waiting import taken_from
 from .ahead import ReadAhead, are_remote
 from .documents import ArraysChangedError
 from .keeping import Keeping
 from .kept import ChunkMemory, Kept, Wanted
+from .measured import Measured
 from .memory import memory_of
 from .stats import Stats
 
@@ -153,7 +155,6 @@ class EpochWork:
         self.bounds: list[int] = epoch.bounds(self.first, self.end)
         self.on_error = on_error
         self.transform = transform
-        self.documents = documents
         self.memory: Memory = memory_of(self.device, pinned)
         room = epoch.kept_bytes
         keeping = Keeping(epoch, self.bounds, room) if room else None
@@ -162,7 +163,10 @@ class EpochWork:
             self.kept = Kept(keeping, ChunkMemory(self.memory, room), at_once=epoch.most_bytes)
         self.stats: Stats = Stats()
         self.monitor: Monitor = Monitor()
+        self._measured: Callable[[], Measured] = partial(Measured, self.monitor, self.stats, documents)
         self.open: dict[int, _Open] = {}
+        # Batches with errors that were not told.
+        self.failed: list[_Open] = []
         self.shares_slabs: bool = epoch.shares_slabs
         self.sample_nbytes: int = max(epoch.samples.sample_nbytes, 1)
         self.stopped: bool = False
@@ -284,23 +288,6 @@ class EpochWork:
             uses = self.monitor.uses
             self.monitor.uses = uses + kept.read(wanted, step.stay)
 
-    @contextlib.contextmanager
-    def _measured(self) -> Iterator[None]:
-        """Count what is read in a block of code, and the time it takes."""
-        started = time.perf_counter()
-        try:
-            with self.monitor.watching():
-                yield
-        except ChunkError:
-            self.documents.look_again(reason=True)
-            raise
-        else:
-            absent, self.monitor.absent = self.monitor.absent, False
-            self.documents.look_again(reason=absent)
-        finally:
-            self.stats.add_read(time.perf_counter() - started, self.monitor.take())
-            self.stats.chunks, self.stats.uses = self.monitor.chunks, self.monitor.uses
-
     def _read_alone(self, batch: _Open, rows: slice) -> None:
         """Read some rows of a batch, and if that fails, row by row, to find the samples that cannot be read."""
         try:
@@ -308,14 +295,19 @@ class EpochWork:
         except GzarrError as error:
             if self.on_error == "raise" and not isinstance(error, ChunkDecodeError):
                 # A store that does not answer would be waited for again and again.
-                batch.bad[rows.start] = error
+                self._add_failure(batch, rows.start, error)
                 return
             for row in range(rows.start, rows.stop):
                 one = slice(row, row + 1)
                 try:
                     self._read(batch.numbers[one], batch.origins[one], [(batch, one)])
                 except GzarrError as found:
-                    batch.bad[row] = found
+                    self._add_failure(batch, row, found)
+
+    def _add_failure(self, batch: _Open, row: int, error: Exception) -> None:
+        if not batch.bad:
+            self.failed.append(batch)
+        batch.bad[row] = error
 
     # -- making ready
 
@@ -342,9 +334,11 @@ class EpochWork:
 
     def _tell(self, batch: _Open, labels: IntArray) -> None:
         """Raise the errors of a batch, or call the function for them, with the samples' labels."""
-        # These and their tracebacks would keep each other, with the batch, until garbage is collected.
         bad, batch.bad = batch.bad, {}
+        error = None
         try:
+            with contextlib.suppress(ValueError):
+                self.failed.remove(batch)
             for row, error in bad.items():
                 begins = tuple(batch.origins[row, : self.epoch.samples.axes].tolist())
                 # Of an error that is not of one chunk, the first sample that was asked for.
@@ -355,7 +349,14 @@ class EpochWork:
                 if callable(self.on_error):
                     self.on_error(error, int(labels[row]))
         finally:
+            # An error's traceback has this frame: they would keep each other until garbage is collected.
             del bad, error
+
+    def _forget_failures(self) -> None:
+        """Forget errors that will not be told: their tracebacks have the batches that have them."""
+        with contextlib.suppress(IndexError):
+            while True:
+                self.failed.pop().bad = {}
 
     def _some(self, array: Any, rows: list[int]) -> Any:
         """Return a copy of some rows."""
@@ -400,6 +401,8 @@ class EpochWork:
         finally:
             if self.kept is not None:
                 self.kept.clear()
+            if self.stopped:
+                self._forget_failures()
 
     def _block(self, begin: int, end: int) -> _BlockOfEpoch | None:
         """Return the block of some turns, if batches are gathered from slabs."""
@@ -448,6 +451,9 @@ class EpochWork:
             self.ready.put(Ready(error.__cause__, 0, failed=True))
         except BaseException as error:
             self.ready.put(Ready(error, 0, failed=True))
+        finally:
+            if self.stopped:
+                self._forget_failures()
 
     def _next_of(self, results: Iterator[Ready]) -> Ready | None:
         """Wait for a place and return the next batch for it; None if there are no more, or the epoch ends."""
@@ -532,4 +538,5 @@ class EpochWork:
             self.ahead.stop()
         if self.kept is not None and not self.epoch.prefetch:
             self.kept.clear()
+        self._forget_failures()
         self.memory.close()

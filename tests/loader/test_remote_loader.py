@@ -285,6 +285,7 @@ def test_memory_bounds_what_is_asked_for(server: Holding, shuffle: Any) -> None:
 
 
 def test_without_threads_nothing_is_asked_for_ahead(server: Holding) -> None:
+    await_end_of_threads()
     loader = Loader(opened(server.url), Rows(where=range(4)), batch_size=2, prefetch=0)
     server.clear()
     batches = iter(loader)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 import time
 from typing import TYPE_CHECKING, Any
@@ -55,6 +56,9 @@ def loader_threads() -> list[threading.Thread]:
 
 def await_end_of_threads(seconds: float = 20) -> None:
     """Wait until the threads of all loaders have ended: an iterator that is closed does not wait for what they read."""
+    if gc.isenabled():
+        # Exceptions that tests have kept keep iterators.
+        gc.collect()
     end = time.monotonic() + seconds
     for thread in loader_threads():
         thread.join(max(end - time.monotonic(), 0))
