@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from ..errors import ArgumentError
 from ..plugins import integration
 from ..sparse.libraries import check_libraries, matrix_of
 from ..sparse.parts import Parts
+from .arguments import is_one_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -27,6 +28,8 @@ def converter(like: Like | None, device: str) -> Callable[[Any], Any] | None:
     """
     if like is None:
         return None
+    if not is_one_of(like, get_args(Like)):
+        raise ArgumentError(f"like must be 'numpy', 'cupy', 'scipy', 'torch' or 'jax', not {like!r}")
     if like == "scipy":
         if device != "cpu":
             raise ArgumentError(f"matrices of SciPy are in host memory, not on {device!r}; leave like= out")
@@ -37,9 +40,7 @@ def converter(like: Like | None, device: str) -> Callable[[Any], Any] | None:
         return None
     if like == "torch":
         return integration("torch").as_tensor  # type: ignore[no-any-return]
-    if like == "jax":
-        return integration("jax").as_array  # type: ignore[no-any-return]
-    raise ArgumentError(f"like must be 'numpy', 'cupy', 'scipy', 'torch' or 'jax', not {like!r}")
+    return integration("jax").as_array  # type: ignore[no-any-return]
 
 
 def check_sparse(like: Like | None, device: str, dtypes: Sequence[np.dtype[Any]]) -> None:

@@ -10,13 +10,12 @@ from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from ..display import readable_size
 from ..engines.cuda.devices import get_device
 from ..errors import ArgumentError
 from ..sparse.view import DenseView
 from ..windows.inputs import array_of
+from .arguments import by_name, flag, integer, is_one_of
 from .documents import Documents
 from .epoch import Epoch
 from .explanation import Explanation, Mixing, explain
@@ -173,22 +172,21 @@ class Loader:
         streams: int | None = None,
         dense: bool = True,
     ) -> None:
-        volumes, self._spacings = levels_of(arrays, None if sampler is None else sampler.spacing)
-        for name, value, least in (
-            ("batch_size", batch_size, 1),
-            ("world_size", world_size, 1),
-            ("streams", 1 if streams is None else streams, 1),
-            ("rank", rank, 0),
-            ("prefetch", prefetch, 0),
-            ("buffer_bytes", buffer_bytes, 0),
-            ("seed", seed, 0),
-        ):
-            if not _is_integer(value) or value < least:
-                raise ArgumentError(f"{name} must be an integer of at least {least}, not {value!r}")
+        sampler = Rows() if sampler is None else sampler
+        if not isinstance(sampler, Sampler):
+            raise ArgumentError(f"sampler must be Rows(...), Patches(...), Windows(...) or the like, not {sampler!r}")
+        volumes, self._spacings = levels_of(arrays, sampler.spacing)
+        batch_size, world_size = integer("batch_size", batch_size, 1), integer("world_size", world_size, 1)
+        rank, prefetch = integer("rank", rank), integer("prefetch", prefetch)
+        seed = integer("seed", seed, most=math.inf)
+        block = integer("buffer_bytes", buffer_bytes) // 2
+        drop_last, pad, copy = flag("drop_last", drop_last), flag("pad", pad), flag("copy", copy)
+        dense, pin_memory = flag("dense", dense), flag("pin_memory", pin_memory)
         if rank >= world_size:
             raise ArgumentError(f"rank must be below world_size {world_size}, not {rank}")
         if streams is None:
             streams = _STREAMS if _STREAMS % world_size == 0 else -(-_STREAMS // world_size) * world_size
+        streams = integer("streams", streams, 1)
         if streams % world_size:
             raise ArgumentError(
                 f"world_size {world_size} does not divide streams={streams}; leave streams out, or give "
@@ -201,13 +199,15 @@ class Loader:
             raise ArgumentError(
                 f"all arrays of a loader must be on one device; these are on {', '.join(sorted(devices))}"
             )
-        if shuffle not in ("full", "blocks", True, False):
+        if not is_one_of(shuffle, ("full", "blocks", True, False)):
             raise ArgumentError(f"shuffle must be 'full', 'blocks' or False, not {shuffle!r}")
-        if not (on_error in ("raise", "skip") or callable(on_error)):
+        if not (callable(on_error) or is_one_of(on_error, ("raise", "skip"))):
             raise ArgumentError(f"on_error must be 'raise', 'skip' or a function, not {on_error!r}")
+        if not (transform is None or callable(transform)):
+            raise ArgumentError(f"transform must be a function of a batch, not {transform!r}")
         # Fails now if it must.
         converter(like, *devices)
-        self._dense = bool(dense)
+        self._dense = dense
         views = [array for volume in volumes for array in volume.values() if isinstance(array, DenseView)]
         if not dense:
             if not views:
@@ -221,18 +221,16 @@ class Loader:
             )
         self._pinned = PinnedResults(pinning_device()) if pin_memory else None
         self._like = like
-        sampler = Rows() if sampler is None else sampler
         self._arrays, self._sampler = volumes, sampler
-        self._batch_size, self._rank, self._world_size = int(batch_size), int(rank), int(world_size)
-        self._drop_last, self._pad, self._prefetch = bool(drop_last), bool(pad), int(prefetch)
-        self._transform, self._on_error, self._copy = transform, on_error, bool(copy)
-        block = int(buffer_bytes) // 2
+        self._batch_size, self._rank, self._world_size = batch_size, rank, world_size
+        self._drop_last, self._pad, self._prefetch = drop_last, pad, prefetch
+        self._transform, self._on_error, self._copy = transform, on_error, copy
         self._shares, self._form = _shares(weights, len(volumes)), (stack, flip)
         # Of each stage.
         self._bound: dict[int, Volumes] = {}
         self._samplers = sampler.of_volumes(volumes)
         mode: Shuffle = "blocks" if shuffle is True else shuffle
-        self._order = Order(mode, block, int(streams), int(seed))
+        self._order = Order(mode, block, streams, seed)
         self._volumes = self._volumes_of(0)
         self._static = _static(sampler, volumes)
         self._fingerprint = Fingerprint.of(volumes, self._volumes, sampler, self._order)
@@ -480,10 +478,9 @@ class Loader:
         ArgumentError
             If it is no such number.
         """
-        if not _is_integer(epoch) or epoch < 0:
-            raise ArgumentError(f"epoch must be an integer of at least 0, not {epoch!r}")
+        epoch = integer("epoch", epoch)
         if not self._loaded:
-            self._epoch, self._cursor, self._used = int(epoch), 0, False
+            self._epoch, self._cursor, self._used = epoch, 0, False
 
     @property
     def next_epoch(self) -> int:
@@ -542,7 +539,10 @@ class Loader:
 
 def _shares(weights: Sequence[float] | None, count: int) -> list[float]:
     """Return how many samples of each volume an epoch has, relative to the number that it has."""
-    shares = [1.0] * count if weights is None else [float(weight) for weight in weights]
+    try:
+        shares = [1.0] * count if weights is None else [float(weight) for weight in weights]
+    except (TypeError, ValueError, OverflowError):
+        shares = []
     if len(shares) != count or not all(0 <= share < math.inf for share in shares):
         raise ArgumentError(f"weights must be {count} numbers of at least 0, one for each volume, not {weights!r}")
     return shares
@@ -550,15 +550,12 @@ def _shares(weights: Sequence[float] | None, count: int) -> list[float]:
 
 def _static(sampler: Sampler, volumes: Sequence[Mapping[str, ExportedArray]]) -> dict[str, Any]:
     """Read the arrays that each batch has as they are."""
-    if not sampler.static:
+    static = by_name("static", sampler.static, '{"height": array}')
+    if not static:
         return {}
     device = next(iter(volumes[0].values())).device
-    read = {name: array_of(value, device, WANTED)[...] for name, value in sampler.static.items()}
+    read = {name: array_of(value, device, WANTED)[...] for name, value in static.items()}
     if device != "cpu":
         # Batches are made on other streams.
         get_device(device).as_stream(None).synchronize()
     return read
-
-
-def _is_integer(value: object) -> bool:
-    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)

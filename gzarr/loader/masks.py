@@ -8,6 +8,7 @@ import numpy as np
 
 from ..arrays.exporting import ExportedArray
 from ..errors import ArgumentError
+from .arguments import as_array
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -42,7 +43,7 @@ def cells_of_mask(where: Any, size: Sequence[int], stride: Sequence[int], counts
         where = where.levels[0].array
     k = len(counts)
     if not isinstance(where, ExportedArray):
-        where = np.asarray(where)
+        where = as_array("where", where)
         if where.dtype != bool:
             return None
         shape = where.shape

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -11,15 +9,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import ArgumentError
+from .arguments import as_array, by_name, integer, integers
 from .cells import Footprint, group_lengths
 from .samplers import WINDOWS_AMPLIFICATION, Sampler, chosen_of, common_length, part_along, refuse_balance, replaced
 from .samples import Samples
 from .weighing import balanced, check_number, checked_weights
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import numpy.typing as npt
+    from collections.abc import Mapping, Sequence
 
     from ..arrays.exporting import ExportedArray
     from .cells import IntArray
@@ -110,8 +107,8 @@ class Windows(Sampler):
         """
         offsets = self._offsets()
         low = min(map(min, offsets.values()))
-        chosen, count, _ = self._chosen(size, offsets)
-        return self.stride * np.arange(count) - low if chosen is None else chosen - low
+        chosen, count, stride = self._chosen(size, offsets)
+        return stride * np.arange(count) - low if chosen is None else chosen - low
 
     def _bound(self, arrays: Mapping[str, Geometry], most_bytes: int, taken: Mapping[str, tuple[int, ...]]) -> Samples:
         """Return the samples of some arrays, with some steps of each run."""
@@ -123,10 +120,9 @@ class Windows(Sampler):
         rows = stride * np.arange(count) - low if chosen is None else chosen - low
         weights = checked_weights(self.weights, count, size, rows)
         check_number(self.samples, count, weights, replace=self.replace)
-        if operator.index(self.every) < 1 or (self.every > 1 and (weights is not None or self.samples is not None)):
-            raise ArgumentError(
-                f"every must be an integer of at least 1, and 1 with weights, balance or samples, not {self.every!r}"
-            )
+        every = integer("every", self.every, 1)
+        if every > 1 and (weights is not None or self.samples is not None):
+            raise ArgumentError(f"every must be 1 with weights, balance or samples, not {every}")
         first, last = min(map(min, taken.values())), max(map(max, taken.values()))
         length = last - first + 1
         parts, footprints = [], []
@@ -159,7 +155,7 @@ class Windows(Sampler):
         lengths = group_lengths(footprints, (cells,), WINDOWS_AMPLIFICATION, most_bytes)
         return Samples(
             tuple(parts), (cells,), (stride,), lengths, (size,), None if chosen is None else chosen[:, np.newaxis],
-            weights, number=self.samples, replace=self.replace, every=int(self.every),
+            weights, number=self.samples, replace=self.replace, every=every,
         )  # fmt: skip
 
     def _chosen(self, size: int, offsets: Mapping[str, tuple[int, ...]]) -> tuple[IntArray | None, int, int]:
@@ -167,21 +163,20 @@ class Windows(Sampler):
 
         The origin of a sample is the first step that it needs.
         """
-        if operator.index(self.stride) < 1:
-            raise ArgumentError(f"stride must be at least 1, not {self.stride}")
+        stride = integer("stride", self.stride, 1)
         low, high = min(map(min, offsets.values())), max(map(max, offsets.values()))
         length = high - low + 1
         if length > size:
             raise ArgumentError(f"a sample takes {length} steps, but the arrays have {size} along axis {self.axis}")
-        count = (size - length) // self.stride + 1
+        count = (size - length) // stride + 1
         where = chosen_of(self.where, (size,), "steps")
         if where is None and self.valid is None:
-            return None, count, self.stride
-        origins = self.stride * np.arange(count) if where is None else where[:, 0] + low
+            return None, count, stride
+        origins = stride * np.arange(count) if where is None else where[:, 0] + low
         if len(origins) and (origins.min() < 0 or origins.max() + length > size):
             raise ArgumentError(f"where= has a step whose run {low} to {high} is not inside of the arrays")
         if self.valid is not None:
-            valid: npt.NDArray[Any] = np.asarray(self.valid)
+            valid = as_array("valid", self.valid)
             if valid.dtype != bool or valid.shape != (size,):
                 raise ArgumentError(
                     f"valid must be a mask of shape ({size},), not {valid.dtype} of shape {valid.shape}"
@@ -194,16 +189,14 @@ class Windows(Sampler):
         """Return the steps of each run, relative to the sample's, in ascending order for ``runs``."""
         if (self.runs is None) == (self.steps is None):
             raise ArgumentError("give runs=, first and last steps, or steps=, each step; one of them")
-        given: Any = self.runs if self.steps is None else self.steps
-        if not isinstance(given, Mapping):
-            kind, example = ("runs", "(-2, 0)") if self.steps is None else ("steps", "(-12, -6, 0)")
-            raise ArgumentError(f'{kind} must be a dictionary by name, such as {{"x": {example}}}, not {given!r}')
+        if self.steps is None:
+            given = by_name("runs", self.runs, '{"x": (-2, 0)}')
+        else:
+            given = by_name("steps", self.steps, '{"x": (-12, -6, 0)}')
+        static = by_name("static", self.static, '{"height": array}')
         result = {}
         for name, value in given.items():
-            try:
-                numbers = tuple(map(operator.index, value))
-            except TypeError:
-                numbers = ()
+            numbers = integers(value)
             if self.steps is None and (len(numbers) != 2 or numbers[0] > numbers[1]):
                 raise ArgumentError(f"run {name!r} must be a first and a last step, such as (-2, 0), not {value!r}")
             if not numbers:
@@ -211,18 +204,15 @@ class Windows(Sampler):
             result[name] = tuple(range(numbers[0], numbers[1] + 1)) if self.steps is None else numbers
         if not result:
             raise ArgumentError("at least one run is needed")
-        if taken := set(result) & set(self.static or {}):
+        if taken := set(result) & set(static):
             raise ArgumentError(f"static= and the runs have the same names: {sorted(taken)}")
         return result
 
     def _rollout(self) -> dict[str, tuple[int, ...]]:
         """Return how many steps some runs have in each epoch."""
         offsets, result = self._offsets(), {}
-        for name, value in (self.rollout or {}).items():
-            try:
-                numbers = tuple(map(operator.index, value))
-            except TypeError:
-                numbers = ()
+        for name, value in by_name("rollout", self.rollout, '{"y": (1, 1, 2)}').items():
+            numbers = integers(value)
             most = len(offsets.get(name, ()))
             if not numbers or min(numbers) < 1 or max(numbers) > most:
                 raise ArgumentError(

@@ -9,7 +9,6 @@ from __future__ import annotations
 import abc
 import dataclasses
 import math
-import operator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -18,6 +17,7 @@ import numpy.typing as npt
 
 from ..errors import ArgumentError
 from ..windows.boundary import name_of_numpy
+from .arguments import as_array, flag, integer, integers, is_one_of
 from .cells import Footprint, group_lengths
 from .masks import cells_of_mask
 from .posed_patches import PosedPatches
@@ -270,25 +270,25 @@ class Patches(Sampler):
     def bind(self, arrays: Mapping[str, Geometry], most_bytes: int) -> Samples:
         """As for :class:`Sampler`."""
         shape = _integers("shape", self.shape, None, 1)
-        k = len(shape)
+        k, jitter = len(shape), flag("jitter", self.jitter)
         halo = _integers("halo", self.halo, k, 0)
         posed = PosedPatches.of(self, arrays, shape, halo) if self.is_posed else None
         if posed is not None:
             # From here on, in elements of the first array.
             shape = posed.room
         stride = shape if self.stride is None else _integers("stride", self.stride, k, 1)
-        if self.pad not in (*get_args(Pad), None):
+        if self.pad is not None and not is_one_of(self.pad, get_args(Pad)):
             hint = name_of_numpy(self.pad)
             raise ArgumentError(f"pad must be one of {', '.join(get_args(Pad))} or None, not {self.pad!r}{hint}")
         placed = {name: self._axes(name, array, k) for name, array in arrays.items()}
         first = next(iter(arrays))
         size = tuple(arrays[first].shape[axis] for axis in placed[first])
         inside = all(h == 0 for h in halo) or self.pad is not None
-        if (self.pad is None or self.jitter) and any(w > n for w, n in zip(shape, size, strict=True)):
+        if (self.pad is None or jitter) and any(w > n for w, n in zip(shape, size, strict=True)):
             raise ArgumentError(f"patches of shape {shape} do not fit an array of {size} without padding")
         if not inside:
             raise ArgumentError("a halo needs pad=: patches at the edge have elements outside of the array")
-        if self.pad is None and not self.jitter:
+        if self.pad is None and not jitter:
             counts = tuple((n - w) // s + 1 for n, w, s in zip(size, shape, stride, strict=True))
         else:
             counts = tuple(-(-n // s) for n, s in zip(size, stride, strict=True))
@@ -301,10 +301,10 @@ class Patches(Sampler):
         if chosen is not None and self.pad is None and (chosen + np.array(shape) > np.array(size)).any():
             raise ArgumentError("where= has patches that are not inside of the array; choose a padding")
         check_number(self.samples, math.prod(counts) if chosen is None else len(chosen), weights, replace=self.replace)
-        target = PATCHES_AMPLIFICATION if self.jitter else WINDOWS_AMPLIFICATION
+        target = PATCHES_AMPLIFICATION if jitter else WINDOWS_AMPLIFICATION
         if posed is not None:
             lengths = group_lengths(footprints, counts, POSED_AMPLIFICATION, most_bytes)
-        elif self.jitter and chosen is None:
+        elif jitter and chosen is None:
             # In a group of two chunks along each axis, patches of up to a chunk's length have room to lie anywhere.
             main = max(footprints, key=lambda f: f.weight)
             lengths = tuple(
@@ -314,16 +314,17 @@ class Patches(Sampler):
         else:
             lengths = group_lengths(footprints, counts, target, most_bytes)
         return Samples(
-            tuple(parts), counts, stride, lengths, size, chosen, weights, shape if self.jitter else None,
+            tuple(parts), counts, stride, lengths, size, chosen, weights, shape if jitter else None,
             number=self.samples, replace=self.replace, posed=posed is not None,
         )  # fmt: skip
 
     def _axes(self, name: str, array: Geometry, k: int) -> tuple[int, ...]:
         ndim = len(array.shape)
-        axes = tuple(range(ndim - k, ndim)) if self.axes is None else tuple(self.axes)
+        axes = tuple(range(ndim - k, ndim)) if self.axes is None else integers(self.axes)
         if len(axes) != k or len(set(axes)) != k or any(not 0 <= axis < ndim for axis in axes):
             raise ArgumentError(
-                f"{name or 'the array'} of shape {array.shape} has no patches of {k} axes {self.axes or ''}"
+                f"{name or 'the array'} of shape {array.shape} has no patches of {k} axes"
+                f"{'' if self.axes is None else f' {self.axes}'}"
             )
         return axes
 
@@ -378,20 +379,15 @@ class Patches(Sampler):
         if where is None:
             return None, None
         cells = cells_of_mask(where, size, stride, counts)
-        chosen = listed(np.asarray(where), size, "patches") if cells is None else cells * np.array(stride)
+        chosen = listed(as_array("where", where), size, "patches") if cells is None else cells * np.array(stride)
         return chosen.astype(np.int64), checked_weights(self.weights, len(chosen))
 
 
 def _integers(name: str, value: Any, k: int | None, least: int) -> tuple[int, ...]:
     """Return one integer for each axis; a single one stands for all ``k``."""
-    try:
-        if hasattr(value, "__iter__"):
-            numbers = tuple(map(operator.index, value))
-        else:
-            numbers = (operator.index(value),) * (1 if k is None else k)
-    except TypeError:
-        numbers = ()
-    if not numbers or (k is not None and len(numbers) != k) or min(numbers) < least:
+    several = hasattr(value, "__iter__")
+    numbers = integers(value if several else (value,) * (1 if k is None else k), least)
+    if not numbers or (k is not None and len(numbers) != k):
         raise ArgumentError(f"{name} must be integers of at least {least}, one for each axis of a patch, not {value!r}")
     return numbers
 
@@ -428,8 +424,9 @@ def refuse_balance(balance: Any) -> None:
 def common_length(arrays: Mapping[str, Geometry], axis: int) -> int:
     """Return the length of all arrays along an axis."""
     lengths = {}
+    axis = integer("axis", axis)
     for name, array in arrays.items():
-        if not 0 <= operator.index(axis) < len(array.shape):
+        if axis >= len(array.shape):
             raise ArgumentError(f"{name or 'the array'} has shape {array.shape}, so it has no axis {axis}")
         lengths[name] = array.shape[axis]
     if len(set(lengths.values())) > 1:
@@ -441,7 +438,7 @@ def chosen_of(where: Any, shape: tuple[int, ...], what: str) -> IntArray | None:
     """Return coordinates, int64 ``(n, k)``, from a mask, numbers (of one axis) or coordinates; None for all."""
     if where is None:
         return None
-    found = np.asarray(where)
+    found = as_array("where", where)
     if found.dtype == bool:
         if found.shape != shape:
             raise ArgumentError(f"the mask where= has shape {found.shape}, but there are {shape} {what}")

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..errors import ArgumentError
+from .arguments import several
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,11 +35,11 @@ def stacked(parts: Sequence[Part], stack: Stack | None) -> list[Part]:
     members: dict[str, tuple[str, int]] = {}
     there = {part.array for part in parts}
     for result, names in wanted.items():
-        if isinstance(names, str) or not hasattr(names, "__iter__") or not all(isinstance(n, str) for n in names):
+        listed = several(names)
+        if listed is None or not all(isinstance(name, str) for name in listed):
             raise ArgumentError(
                 f"stack must be names of arrays in their order, like ('t2m', 'u10'), or a dict of such, not {stack!r}"
             )
-        listed = list(names)
         if missing := [name for name in listed if name not in there]:
             raise ArgumentError(f"stack names {missing}, and the loader has {sorted(there)}")
         if len(listed) < 2:
@@ -92,7 +93,8 @@ def flipped(parts: Sequence[Part], arrays: Mapping[str, ExportedArray], flip: Fl
     """
     if flip is None:
         return list(parts)
-    wanted = [flip] if isinstance(flip, (str, int)) or not hasattr(flip, "__iter__") else list(flip)
+    axes = several(flip)
+    wanted: list[Any] = [flip] if axes is None else axes
     result = list(parts)
     for dimension in wanted:
         found = False

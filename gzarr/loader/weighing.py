@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import numpy as np
 
 from ..errors import ArgumentError
+from .arguments import as_array, flag, integer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -94,12 +95,11 @@ def check_number(number: int | None, count: int, weights: npt.NDArray[np.float64
     replace
         Whether a sample may be drawn several times.
     """
-    given: object = number
-    if given is not None and (not isinstance(given, (int, np.integer)) or isinstance(given, bool) or given < 0):
-        raise ArgumentError(f"samples must be an integer of at least 0, not {number!r}")
+    if number is not None:
+        number = integer("samples", number)
     if number and not count:
         raise ArgumentError(f"samples={number}, but there are none to draw from")
-    if replace:
+    if flag("replace", replace):
         return
     there = count if weights is None else int(np.count_nonzero(weights))
     if number is None and weights is not None:
@@ -177,7 +177,7 @@ def _classes(sampler: Weighed, arrays: Mapping[str, ExportedArray], size: int) -
             )
         found: Any = array[...]
         given = found.get() if hasattr(found, "get") else found
-    classes = np.asarray(given).reshape(-1)
+    classes = as_array("balance", given).reshape(-1)
     if len(classes) != size:
         raise ArgumentError(f"balance= has {len(classes)} classes for {size} rows")
     return classes

@@ -187,7 +187,7 @@ class EpochWork:
         # Bytes that are no longer needed, and places for batches that are ready.
         self.freed: SimpleQueue[int] = SimpleQueue()
         self.places: SimpleQueue[None] = SimpleQueue()
-        for _ in range(epoch.prefetch):
+        for _ in range(min(epoch.prefetch, epoch.steps(begin))):
             self.places.put(None)
 
     # -- reading

@@ -1,0 +1,73 @@
+"""Arguments of loaders and samplers: what each may be is said where it is not."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from ..documents.json import quote
+from ..errors import ArgumentError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+#: Largest integer: what is computed of a few of them fits int64.
+_MOST: Final = 2**48
+
+
+def integer(name: str, value: Any, least: int = 0, most: float = _MOST) -> int:
+    """Return an integer from ``least`` to ``most``."""
+    number = () if isinstance(value, (bool, np.bool_)) else integers((value,), least, most)
+    if not number:
+        limit = " and at most 2**48" if isinstance(value, int) and value > most else ""
+        raise ArgumentError(f"{name} must be an integer of at least {least}{limit}, not {quote(value)}")
+    return number[0]
+
+
+def integers(value: Any, least: float = -_MOST, most: float = _MOST) -> tuple[int, ...]:
+    """Return integers from ``least`` to ``most``, or none if it is something else."""
+    try:
+        numbers = tuple(map(operator.index, value))
+    except TypeError:
+        return ()
+    return numbers if all(least <= number <= most for number in numbers) else ()
+
+
+def several(value: Any) -> list[Any] | None:
+    """Return the items of a collection, or None if it is a string or none."""
+    try:
+        return None if isinstance(value, (str, bytes)) else list(value)
+    except TypeError:
+        return None
+
+
+def flag(name: str, value: Any) -> bool:
+    """Return a truth value."""
+    if isinstance(value, (bool, np.bool_)) or (isinstance(value, (int, np.integer)) and value in (0, 1)):
+        return bool(value)
+    raise ArgumentError(f"{name} must be True or False, not {quote(value)}")
+
+
+def is_one_of(value: object, choices: Collection[object]) -> bool:
+    """Return whether a value is one of some strings and truth values. Arrays are not, whatever they equal."""
+    return isinstance(value, (str, bool)) and value in choices
+
+
+def by_name(name: str, value: Any, example: str) -> Mapping[str, Any]:
+    """Return a dict, or an empty one for None."""
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
+        raise ArgumentError(f"{name} must be a dict by name, such as {example}, not {quote(value)}")
+    return value
+
+
+def as_array(name: str, value: Any) -> np.ndarray[Any, np.dtype[Any]]:
+    """Return an array of numbers, a mask, or of classes."""
+    try:
+        return np.asarray(value)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ArgumentError(f"{name} is no array: {error}") from error
