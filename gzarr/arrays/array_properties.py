@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from .. import display, plugins
 from ..display import Info
+from ..documents.json import quote
 from ..engines.cuda import devices, driver
-from ..errors import StoreError
+from ..errors import ArgumentError, StoreError
 from ..metadata.formats import FORMATS
 from ..nodes.attributes import Attributes
 from ..stores.base import SizedStore, is_listable
@@ -199,7 +200,10 @@ class ArrayProperties:
 
         ``lock`` excludes other processes that also pass ``lock=True``, by a file lock beside the data.
         """
-        given = dict(attributes)
+        try:
+            given = dict(attributes)
+        except (TypeError, ValueError):
+            raise ArgumentError(f"{self.name}: attributes must be a dict, not {quote(attributes)}") from None
         self.attrs.change(lambda present: {**present, **given}, lock=lock)
         return self
 

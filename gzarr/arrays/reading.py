@@ -12,7 +12,7 @@ import numpy as np
 from ..engines.cuda.devices import get_device, warn_of_loss
 from ..engines.stack import Stack
 from ..errors import ArgumentError, GzarrError, OutputError, SelectionError
-from ..plan.selection import parse_basic
+from ..plan.selection import parse_basic, parse_many
 from ..plan.windows import parse_rows, parse_windows
 from .array_properties import ArrayProperties
 from .outputs import HOST, DeviceResults, output
@@ -197,11 +197,7 @@ class ReadableArray(ArrayProperties):
         OutputError, DeviceError, MemoryError, SelectionError, ChunkError
             As for :meth:`read`.
         """
-        if isinstance(selections, str) or not hasattr(selections, "__iter__"):
-            raise ArgumentError(f"read_many takes a sequence of selections, not {selections!r}")
-        parsed = [parse_basic(selection, self.shape) for selection in selections]
-        if any(selection.points is not None for selection in parsed):
-            raise SelectionError("read_many takes boxes; read points with a.vindex[...]")
+        parsed = parse_many(selections, self.shape, "read_many")
         if not parsed and out is None:
             return []
         options = self._read_options(missing, stream, budget_bytes, decode, verify)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import math
+import operator
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
@@ -119,7 +120,11 @@ def _appended(array: WritableArray, shape: tuple[int, ...], axis: int) -> tuple[
     """Return the axis, counted from 0, and the array's shape after appending an array of another shape."""
     if not array.ndim:
         raise ArgumentError(f"{array.name} has zero dimensions: nothing can be appended to it")
-    if not hasattr(axis, "__index__") or not -array.ndim <= axis < array.ndim:
+    try:
+        fits = -array.ndim <= operator.index(axis) < array.ndim
+    except TypeError:
+        fits = False
+    if not fits:
         raise ArgumentError(
             f"{array.name}: axis must be an integer from {-array.ndim} to {array.ndim - 1}, not {axis!r}"
         )

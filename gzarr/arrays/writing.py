@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 from ..engines.cuda.devices import get_device
 from ..errors import ArgumentError, ReadOnlyError, SelectionError
 from ..nodes.change import hold_documents
-from ..plan.selection import parse_basic, parse_orthogonal
+from ..plan.selection import parse_basic, parse_many, parse_orthogonal
 from .elements import all_elements, as_data, filled
 from .exporting import ExportedArray
 from .objects import object_type_of
@@ -131,9 +131,7 @@ class WritableArray(ExportedArray):
             As for :meth:`write`; so are the errors.
         """
         self._check_writable()
-        parsed = [parse_basic(selection, self.shape) for selection in selections]
-        if any(selection.points is not None for selection in parsed):
-            raise SelectionError("write_many takes boxes; write points with a.vindex[...] = values")
+        parsed = parse_many(selections, self.shape, "write_many")
         try:
             number = len(values)
         except TypeError:

@@ -29,7 +29,10 @@ def parse_mask(selection: Any, shape: tuple[int, ...]) -> Selection:
     """Parse a mask of the array's shape, or a tuple of one mask, as :func:`parse_points` does; refuse integers."""
     mask = selection[0] if isinstance(selection, tuple) and len(selection) == 1 else selection
     if isinstance(mask, list):
-        mask = np.asarray(mask)
+        try:
+            mask = np.asarray(mask)
+        except ValueError as error:
+            raise SelectionError(f"a mask selection takes one boolean array: {error}") from error
     if _dtype_of(mask) != np.bool_ or tuple(mask.shape) != shape:
         raise SelectionError(f"a mask selection takes one boolean array of the array's shape, {shape}")
     return parse_points(mask, shape)

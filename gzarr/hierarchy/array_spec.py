@@ -214,6 +214,8 @@ def data_type(dtype: Any, zarr_format: ZarrFormat) -> tuple[np.dtype[Any], str |
     """
     if dtype is None:
         raise ArgumentError("a new array needs a dtype (or data)")
+    if isinstance(dtype, np.ndarray):
+        raise ArgumentError("dtype is an array; give its dtype, or data=")
     if dtype in (str, "str") or type(dtype).__name__ == "StringDType":
         return np.dtype(object), "vlen-utf8", None
     if dtype is bytes:
@@ -363,6 +365,8 @@ def _encoding(value: Any, format: Format, layout: Layout | None) -> ChunkKeyEnco
 def _dimension_names(value: Any, ndim: int) -> tuple[str | None, ...] | None:
     if value is None:
         return None
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
     names = (value,) if isinstance(value, str) or not hasattr(value, "__iter__") else tuple(value)
     if len(names) != ndim or not all(name is None or isinstance(name, str) for name in names):
         raise ArgumentError(f"dimension_names must be {ndim} strings or Nones, one per dimension, not {quote(value)}")

@@ -11,6 +11,8 @@ import math
 from collections.abc import Sequence
 from typing import Any, Final
 
+import numpy as np
+
 from ..documents.json import quote
 from ..errors import ArgumentError
 
@@ -85,6 +87,8 @@ def full_shape(given: Any, shape: tuple[int, ...], what: str) -> tuple[int, ...]
     ArgumentError
         If it is not a shape, or has another number of dimensions than the array.
     """
+    if isinstance(given, np.ndarray):
+        given = given.tolist()
     if hasattr(given, "__index__") and not isinstance(given, bool):
         given = (given,) * len(shape)
     if isinstance(given, str) or not hasattr(given, "__iter__"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import ItemsView, Iterator, Mapping, ValuesView
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -231,7 +232,11 @@ class Group(GroupProperties, Mapping[str, "Array | Group"]):
 
     def _walk(self, max_depth: int | None) -> Iterator[tuple[str, Entry]]:
         """Yield the same nodes as :meth:`walk`, as entries."""
-        if max_depth is not None and (not hasattr(max_depth, "__index__") or max_depth < 0):
+        try:
+            fits = max_depth is None or operator.index(max_depth) >= 0
+        except TypeError:
+            fits = False
+        if not fits:
             raise ArgumentError(f"max_depth must be None or an integer of at least 0, not {max_depth!r}")
         levels = [("", iter(self._entries().items()))]
         while levels:

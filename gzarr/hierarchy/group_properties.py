@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal
 
 from .. import display, plugins
+from ..documents.json import quote
+from ..errors import ArgumentError
 from ..nodes.attributes import Attributes
 from ..stores.base import is_listable
 
@@ -63,7 +65,10 @@ class GroupProperties:
 
         ``lock`` excludes other processes that also pass ``lock=True``, by a file lock beside the data.
         """
-        given = dict(attributes)
+        try:
+            given = dict(attributes)
+        except (TypeError, ValueError):
+            raise ArgumentError(f"{self.name}: attributes must be a dict, not {quote(attributes)}") from None
         self.attrs.change(lambda present: {**present, **given}, lock=lock)
         return self
 

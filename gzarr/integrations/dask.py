@@ -25,6 +25,7 @@ from dask.utils import parse_bytes
 
 import gzarr
 
+from ..documents.json import quote
 from ..installing import COMMANDS
 from . import dask_blocks
 from .dask_blocks import auto_blocks, chunks_in, first_shared, splits_chunks, stored_blocks
@@ -124,6 +125,8 @@ def _blocks(array: gzarr.Array | gzarr.ArrayView, chunks: Any) -> Blocks:
         return auto_blocks(array, limit)
     stored = stored_blocks(array)
     if isinstance(chunks, dict):
+        if not all(isinstance(d, (int, np.integer)) for d in chunks):
+            raise gzarr.ArgumentError(f"{array.name}: a dict of chunks has numbers of dimensions, not {quote(chunks)}")
         axes = {d % array.ndim if -array.ndim <= d < array.ndim else d: length for d, length in chunks.items()}
         if unknown := [d for d in axes if not 0 <= d < array.ndim]:
             raise gzarr.ArgumentError(f"{array.name} has {array.ndim} dimensions, so chunks cannot name {unknown[0]}")
@@ -132,7 +135,7 @@ def _blocks(array: gzarr.Array | gzarr.ArrayView, chunks: Any) -> Blocks:
         blocks: Blocks = dask.array.core.normalize_chunks(
             chunks, array.shape, limit=limit, dtype=array.dtype, previous_chunks=stored
         )
-    except (TypeError, ValueError, NotImplementedError) as error:
+    except (TypeError, ValueError, NotImplementedError, ZeroDivisionError) as error:
         raise gzarr.ArgumentError(
             f"chunks={chunks!r} does not fit {array.name} of shape {array.shape}: {error}"
         ) from error

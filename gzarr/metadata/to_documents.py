@@ -149,6 +149,8 @@ def check_shape(shape: Any) -> tuple[int, ...]:
     ArgumentError
         If it is not a shape.
     """
+    if isinstance(shape, np.ndarray):
+        shape = shape.tolist()
     given = (shape,) if hasattr(shape, "__index__") and not isinstance(shape, bool) else shape
     try:
         result = tuple(n.__index__() for n in given)

@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import SelectionError
+from ..documents.json import quote
+from ..errors import ArgumentError, SelectionError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -127,6 +128,20 @@ def parse_basic(selection: Any, shape: tuple[int, ...]) -> Selection:
         elif item is not None:
             return _parse_advanced(selection, shape)
     return _parse_simple(selection, items, shape, used, ellipses)
+
+
+def parse_many(selections: Any, shape: tuple[int, ...], function: str) -> list[Selection]:
+    """Parse selections of boxes; arguments and errors as for :func:`parse_basic`, with the name of the function."""
+    try:
+        given = None if isinstance(selections, str) else list(selections)
+    except TypeError:
+        given = None
+    if given is None:
+        raise ArgumentError(f"{function} takes a sequence of selections, not {quote(selections)}")
+    parsed = [parse_basic(selection, shape) for selection in given]
+    if any(selection.points is not None for selection in parsed):
+        raise SelectionError(f"{function} takes boxes; for points, there is a.vindex[...]")
+    return parsed
 
 
 def _parse_simple(selection: Any, items: Sequence[Any], shape: tuple[int, ...], used: int, ellipses: int) -> Selection:

@@ -1,0 +1,118 @@
+"""Whatever is given as an argument of a function or a method, it works or is an error that says what it may be."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import gzarr
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+VALUES: list[Any] = [
+    *(0, 5, -1, 10**30, 1.5, float("nan"), 1j, True, None, "a", "", "\0", b"x", object(), len),
+    *((), (1,), (1, 2, 3, 4, 5), [None], [[1, 2], [3]], range(4), {}, {"x": 1}, {1: 2}, {"x": object()}),
+    # Of more than one element, NumPy itself says that they are neither true nor false.
+    *(np.array(2.5), np.array("a")),
+]
+#: What a parameter is given while another one is wrong.
+RIGHT: dict[str, Any] = {
+    "shape": (4, 4),
+    "dtype": "f4",
+    "chunks": (2, 2),
+    "fill_value": 1,
+    "data": np.ones((4, 4)),
+    "selection": (0, 0),
+    "selections": [(0, 0)],
+    "value": 1.0,
+    "values": [1.0],
+    "attributes": {},
+    "name": "new",
+    "new_name": "newer",
+    "axis": 0,
+}
+
+OF_FUNCTION: dict[Any, dict[str, Any]] = {
+    gzarr.create_array: {"shape": (4, 4), "dtype": "f4", "chunks": (2, 2), "path": "new", "overwrite": True},
+    gzarr.create_group: {"path": "new", "overwrite": True},
+    gzarr.open_array: {"path": "a"},
+}
+
+
+def hierarchy() -> gzarr.Group:
+    group = gzarr.create_group({})
+    group.create_array("a", data=np.arange(16.0).reshape(4, 4), chunks=(2, 2))
+    return group
+
+
+def methods(kind: type) -> list[str]:
+    return [name for name in dir(kind) if not name.startswith("_") and inspect.isfunction(getattr(kind, name))]
+
+
+def try_each(call: Callable[..., object]) -> None:
+    """Call a function with each value for each of its parameters, others being right."""
+    every = inspect.signature(call).parameters.values()
+    parameters = [p for p in every if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
+    needed = {p.name: RIGHT.get(p.name, "a") for p in parameters if p.default is p.empty}
+    for parameter in parameters:
+        for value in VALUES:
+            with contextlib.suppress(gzarr.GzarrError):
+                call(**{**needed, parameter.name: value})
+
+
+@pytest.mark.parametrize(
+    "function", [gzarr.create_array, gzarr.open_array, gzarr.open_group, gzarr.open, gzarr.create_group]
+)
+def test_functions(function: Callable[..., object], tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    store = hierarchy().store
+
+    def call(**options: Any) -> None:
+        function(**{"store": store, **OF_FUNCTION.get(function, {}), **options})
+
+    call.__signature__ = inspect.signature(function)  # type: ignore[attr-defined]
+    try_each(call)
+
+
+@pytest.mark.parametrize("name", methods(gzarr.Array))
+def test_methods_of_arrays(name: str) -> None:
+    try_each(getattr(hierarchy()["a"], name))
+
+
+@pytest.mark.parametrize("name", methods(gzarr.Group))
+def test_methods_of_groups(name: str) -> None:
+    try_each(getattr(hierarchy(), name))
+
+
+def test_lengths_in_arrays() -> None:
+    array = gzarr.create_array(
+        {}, shape=np.array([8, 8]), dtype="u1", chunks=np.array([2, 4]), shards=np.array([4, 8]), device="cpu"
+    )
+    assert (array.shape, array.chunks, array.shards) == ((8, 8), (2, 4), (4, 8))
+
+
+def test_what_is_said() -> None:
+    group = hierarchy()
+    array: Any = group["a"]
+    for node in (group, array):
+        with pytest.raises(gzarr.ArgumentError, match="attributes must be a dict, not 5"):
+            node.update_attributes(5)
+    with pytest.raises(gzarr.ArgumentError, match="write_many takes a sequence of selections, not 5"):
+        array.write_many(5, [1])
+    with pytest.raises(gzarr.ArgumentError, match="dtype is an array; give its dtype, or data="):
+        gzarr.create_array({}, shape=3, dtype=np.arange(3))
+    with pytest.raises(gzarr.SelectionError, match="a mask selection takes one boolean array"):
+        array.get_mask_selection([[True], [True, False]])
+    with pytest.raises(gzarr.ArgumentError, match="a dict of chunks has numbers of dimensions"):
+        array.to_dask(chunks={"x": 2})
+    with pytest.raises(gzarr.ArgumentError, match="axis must be an integer from -2 to 1"):
+        array.append(np.ones((1, 4)), axis=np.array("a"))
+    with pytest.raises(gzarr.ArgumentError, match="max_depth must be None or an integer"):
+        list(group.members(max_depth=np.array("a")))
