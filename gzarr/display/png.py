@@ -68,8 +68,10 @@ def write_png(pixels: npt.NDArray[Any], file: Any) -> bytes:
         else:
             with open(file, "wb") as target:  # noqa: PTH123
                 target.write(data)
-    except OSError as error:
-        raise StoreError(f"the picture cannot be written to {file!r}: {error.strerror or error}") from error
+    except (OSError, ValueError) as error:
+        # A path with a NUL is a ValueError.
+        reason = getattr(error, "strerror", None) or error
+        raise StoreError(f"the picture cannot be written to {file!r}: {reason}") from error
     except TypeError as error:
         raise ArgumentError(f"file must take bytes: open it with 'wb' ({error})") from error
     return data

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 import sys
 from contextlib import closing
@@ -11,11 +12,12 @@ import numpy as np
 
 from ..distinct import distinct
 from ..errors import ArgumentError, SelectionError
+from .arguments import integer
 from .inputs import levels_of
 from .memory import memory_of
 from .permutation import mix
 from .reading import Reading
-from .samplers import Rows
+from .samplers import sampler_of
 from .samples import Geometry
 
 if TYPE_CHECKING:
@@ -54,14 +56,17 @@ class Dataset:
     """
 
     def __init__(self, arrays: Input | Mapping[str, Input], sampler: Sampler | None = None, *, seed: int = 0) -> None:
-        (self._arrays,), (spacings,) = levels_of([arrays], None if sampler is None else sampler.spacing)
-        if sampler is not None and sampler.static:
+        sampler = sampler_of(sampler)
+        (self._arrays,), (spacings,) = levels_of([arrays], sampler.spacing)
+        if not self._arrays:
+            raise ArgumentError("a dataset needs at least one array")
+        if sampler.static:
             raise ArgumentError("static= is for batches: samples by number are put together by others")
         geometries = {n: Geometry(a.shape, a.chunks, a.dtype, spacings[n]) for n, a in self._arrays.items()}
-        self._samples = (Rows() if sampler is None else sampler).bind(geometries, 1)
+        self._samples = sampler.bind(geometries, 1)
         if self._samples.is_weighed:
             raise ArgumentError("weights, samples= and every= have no meaning where samples are asked for by number")
-        self._seed = seed
+        self._seed = integer("seed", seed, most=math.inf)
         self._epoch: int | None = None
         # How often each sample was asked for, if that matters.
         self._asked: npt.NDArray[np.uint32] | None = None
@@ -83,9 +88,7 @@ class Dataset:
         ArgumentError
             If it is no such number.
         """
-        if not hasattr(epoch, "__index__") or epoch < 0:
-            raise ArgumentError(f"epoch must be an integer of at least 0, not {epoch!r}")
-        self._epoch = operator.index(epoch)
+        self._epoch = integer("epoch", epoch)
 
     def __len__(self) -> int:
         """Return the number of samples."""
@@ -97,11 +100,14 @@ class Dataset:
         Raises
         ------
         IndexError
-            If there is no such sample.
+            If there is no such sample, or if it is no number.
         ChunkError
             If a chunk cannot be read.
         """
-        at = operator.index(number)
+        try:
+            at = operator.index(number)
+        except TypeError:
+            raise SelectionError(f"a sample is asked for by its number, not by {number!r:.100}") from None
         count = len(self)
         if not -count <= at < count:
             raise IndexError(f"there are {count} samples, none with the number {at}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 import weakref
+from collections.abc import Mapping
 from copy import copy as copied
 from dataclasses import replace
 from itertools import islice
@@ -26,7 +27,7 @@ from .order import Order
 from .pinned import PinnedResults, pinning_device
 from .pipeline import Pipeline
 from .progress import Progress
-from .samplers import Rows, Sampler
+from .samplers import Sampler, sampler_of
 from .samples import Geometry
 from .stats import Stats
 from .tensors import flipped, stacked
@@ -34,7 +35,7 @@ from .volumes import Volume, Volumes
 from .work import most_held
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from ..arrays.exporting import ExportedArray
     from .inputs import Inputs
@@ -172,9 +173,7 @@ class Loader:
         streams: int | None = None,
         dense: bool = True,
     ) -> None:
-        sampler = Rows() if sampler is None else sampler
-        if not isinstance(sampler, Sampler):
-            raise ArgumentError(f"sampler must be Rows(...), Patches(...), Windows(...) or the like, not {sampler!r}")
+        sampler = sampler_of(sampler)
         volumes, self._spacings = levels_of(arrays, sampler.spacing)
         batch_size, world_size = integer("batch_size", batch_size, 1), integer("world_size", world_size, 1)
         rank, prefetch = integer("rank", rank), integer("prefetch", prefetch)
@@ -259,6 +258,9 @@ class Loader:
         ArgumentError
             If the samples of a part fill no batch.
         """
+        parts = integer("parts", parts, 1)
+        if integer("part", part) >= parts:
+            raise ArgumentError(f"part must be below parts {parts}, not {part}")
         other = copied(self)
         other._rank = self._rank + self._world_size * part
         other._world_size = self._world_size * parts
@@ -439,6 +441,8 @@ class Loader:
             If the state is not one of such a loader, or if the arrays, the sampler or the shuffling differ; nothing
             has changed then.
         """
+        if not isinstance(state, Mapping):
+            raise ArgumentError(f"this is not the state of a loader: {state!r:.200}")
         try:
             version, seed = state["version"], int(state["seed"])
             epoch, cursor, fingerprint = int(state["epoch"]), int(state["cursor"]), state["fingerprint"]

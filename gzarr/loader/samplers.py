@@ -415,6 +415,14 @@ def replaced(shape: tuple[int, ...], axis: int, length: int) -> tuple[int, ...]:
     return (*shape[:axis], length, *shape[axis + 1 :])
 
 
+def sampler_of(given: Sampler | None) -> Sampler:
+    """Return the sampler that a user gave; rows for None."""
+    given = Rows() if given is None else given
+    if not isinstance(given, Sampler):
+        raise ArgumentError(f"sampler must be Rows(...), Patches(...), Windows(...) or the like, not {given!r:.200}")
+    return given
+
+
 def refuse_balance(balance: Any) -> None:
     """Refuse classes that were not read, where samples are asked for one by one."""
     if balance is not None:

@@ -55,8 +55,11 @@ class ImageReads(ImageSystems):
             raise ArgumentError("a level is chosen by either resolution= (micrometres) or pixels=; pass one of them")
         count = len(self._image.datasets)
         if pixels is not None:
+            most = real_numbers(pixels)
+            if most is None or most.ndim:
+                raise ArgumentError(f"pixels must be a number, not {pixels!r:.100}")
             for level in range(count):
-                if math.prod(_lengths(self._at(level, selection), self.level(level).shape)) <= pixels:
+                if math.prod(_lengths(self._at(level, selection), self.level(level).shape)) <= most:
                     return level
             return count - 1
         wanted = self._by_axis(resolution, "resolution", self.axis_details)
@@ -234,12 +237,13 @@ class ImageReads(ImageSystems):
             found[name] = self._channels(part) if types[name] == "channel" else part
         return found
 
-    def _axis_name(self, given: str, axes: Sequence[Axis] | None = None) -> str:
+    def _axis_name(self, given: Any, axes: Sequence[Axis] | None = None) -> str:
         """Return the name of an axis as the document has it: files have ``Z`` as well as ``z``."""
         names = [axis.name for axis in (self.axis_details if axes is None else axes)]
-        if given in names:
-            return given
-        alike = [name for name in names if name.casefold() == given.casefold()]
+        told = given if isinstance(given, str) else ""
+        if told in names:
+            return told
+        alike = [name for name in names if name.casefold() == told.casefold()]
         if len(alike) != 1:
             raise ArgumentError(f"{place(self._group)} has the axes {', '.join(names)}, not {given!r:.100}")
         return alike[0]

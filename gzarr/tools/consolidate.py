@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import ArgumentError, MetadataError, NodeNotFoundError, NodeTypeError
 from ..hierarchy.group import Group
-from ..metadata.formats import FORMATS
+from ..metadata.formats import FORMATS, check_zarr_format
 from ..metadata.model import GroupMetadata
 from ..metadata.to_documents import dump
 from ..nodes.change import attempts, drop_indexes, hold_documents, reader_of, replace_documents, writable
@@ -65,12 +65,13 @@ def consolidate_metadata(
     NodeNotFoundError, NodeTypeError
         If there is no such group.
     ArgumentError
-        If the group's format has no consolidated metadata.
+        If ``zarr_format`` is no version, or if the group's has no consolidated metadata.
     MetadataError
         If a document of a node below is invalid; nothing was written.
     ReadOnlyError, StoreError
         If the store is read-only or fails.
     """
+    check_zarr_format(zarr_format, optional=True)
     opened, base = as_store(store, "r+", storage_options)
     where = join_path(base, normalize_path(path))
     target = writable(opened, f"'/{where}'")

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import gzarr
-from gzarr.loader import Loader, Patches, Rows, Windows
+from gzarr.loader import Dataset, Loader, Patches, Rows, Windows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -99,3 +99,22 @@ def test_what_is_said(arrays: dict[str, gzarr.Array], sampler: Any, message: str
 
 def test_batches_ahead_beyond_the_epoch_take_nothing(arrays: dict[str, gzarr.Array]) -> None:
     assert len(list(Loader(arrays, Rows(), batch_size=2, prefetch=2**40))) == 6
+
+
+@pytest.mark.parametrize("value", VALUES, ids=repr)
+def test_parts_states_and_datasets(arrays: dict[str, gzarr.Array], value: Any) -> None:
+    loader = Loader(arrays, Rows(), batch_size=2)
+    for call in (
+        lambda: loader.split(value, 2),
+        lambda: loader.split(0, value),
+        lambda: loader.set_epoch(value),
+        lambda: loader.load_state_dict(value),
+        lambda: Dataset(value),
+        lambda: Dataset(arrays, value),
+        lambda: Dataset(arrays, seed=value),
+        lambda: Dataset(arrays).set_epoch(value),
+        lambda: Dataset(arrays)[value],
+    ):
+        with contextlib.suppress(gzarr.GzarrError, IndexError):
+            call()
+    assert len(list(loader)) == 6

@@ -189,7 +189,10 @@ def elements_of(data: Any, shape: Any, dtype: Any) -> tuple[Any, Shape, np.dtype
     if shape is not None or dtype is not None:
         raise ArgumentError("shape= and dtype= are for images without data; these have their own")
     if not all(hasattr(data, name) for name in ("shape", "dtype", "__getitem__")):
-        data = np.asarray(data)
+        try:
+            data = np.asarray(data)
+        except ValueError as error:
+            raise ArgumentError(f"data is no array: {error}") from error
     try:
         own = np.dtype(data.dtype)
     except TypeError as error:

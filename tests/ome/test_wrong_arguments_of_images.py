@@ -1,0 +1,43 @@
+"""Arguments of images and plates that are none."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import gzarr
+from gzarr import ome
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+def image() -> ome.Image:
+    return ome.create({}, np.zeros((8, 8), "u1"), axes="yx", scale=(0.5, 0.5), units="micrometer")
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: ome.create({}, [[1, 2], [3]], axes="yx"), "data is no array"),
+        (lambda: ome.create_plate({}, rows="A", columns="1", acquisitions=5), "acquisitions must be a sequence"),
+        (lambda: ome.create_plate({}, rows="A", columns="1", acquisitions=["a"]), "acquisitions must be a sequence"),
+        (lambda: image().append(np.zeros((1, 8), "u1"), axis=5), "has the axes y, x, not 5"),
+        (lambda: image().choose_level(pixels="a"), "pixels must be a number, not 'a'"),
+        (lambda: image().choose_level(resolution={1: 2}), "has the axes y, x, not 1"),
+        (lambda: image().update_metadata(scale={1: 2}), "has the axes y, x, not 1"),
+        (lambda: gzarr.consolidate_metadata({}, zarr_format=5), "zarr_format must be"),
+    ],
+)  # fmt: skip
+def test_what_is_said(call: Callable[[], object], message: str) -> None:
+    with pytest.raises(gzarr.ArgumentError, match=message):
+        call()
+
+
+def test_a_picture_without_a_path(tmp_path: Path) -> None:
+    given: Any = f"{tmp_path}/\0"
+    with pytest.raises(gzarr.StoreError, match="the picture cannot be written"):
+        image().thumbnail(file=given)
