@@ -8,7 +8,9 @@ do.
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
+
+E = TypeVar("E", bound=OSError)
 
 __all__ = [
     "ArgumentError",
@@ -169,3 +171,13 @@ class ChunkWriteError(ChunkError, OSError):
 
 class MissingChunkError(ChunkError, LookupError):
     """The chunk is not in the store, and the caller passed ``missing="error"``."""
+
+
+def with_errno(error: E, cause: BaseException) -> E:
+    """Return an error with the number of its cause, if the system has given one.
+
+    Where it is raised as it is returned, no variable there and the error's traceback keep each other.
+    """
+    if isinstance(cause, OSError):
+        error.errno = cause.errno
+    return error

@@ -171,6 +171,8 @@ class _Team(Generic[T, R]):
             if done.error is not None:
                 # No other task is begun, in this thread or another.
                 self._stopped = True
+                if not isinstance(done.error, ReadCancelledError):
+                    self._failed.append(done)
             self.done.put(done)
             del one, done
 
@@ -179,12 +181,9 @@ class _Team(Generic[T, R]):
         try:
             with self._monitor.watching(), nullcontext() if self._helped else pool.sharing(self._share):
                 return _Done(number, task, self._work(task), None)
-        except ReadCancelledError as error:
-            return _Done(number, task, None, error)
         except BaseException as error:
-            done: _Done[T, R] = _Done(number, task, None, error)
-            self._failed.append(done)
-            return done
+            # Not by a variable, which would be in the frame that the error's traceback leads to.
+            return _Done(number, task, None, error)
         finally:
             self._busy.pop()
 

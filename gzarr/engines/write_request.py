@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ..errors import ChunkError, ChunkWriteError
+from ..errors import ChunkError, ChunkWriteError, with_errno
 from ..stores.buffers import store_value
 
 if TYPE_CHECKING:
@@ -115,7 +115,4 @@ class WriteRequest:
             store_value(self.store, self.keys[int(self.value_of[row])], parts)
         # Third-party stores may raise anything.
         except Exception as cause:
-            error = self.failure(ChunkWriteError, row, f"the store failed: {cause}")
-            if isinstance(cause, OSError):
-                error.errno = cause.errno
-            raise error from cause
+            raise with_errno(self.failure(ChunkWriteError, row, f"the store failed: {cause}"), cause) from cause

@@ -141,7 +141,11 @@ class Calls:
         """Call a method; return its result, or raise its exception."""
         (found,) = self.all(method, [(arguments, keywords)])
         if isinstance(found, BaseException):
-            raise found
+            try:
+                raise found
+            finally:
+                # Break the cycle of exception, traceback and this frame.
+                del found
         return found
 
     def _gather(self, fs: Any, method: str, calls: Sequence[Arguments], timeout: float) -> list[Any]:

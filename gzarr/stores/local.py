@@ -17,7 +17,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from ..errors import ArgumentError, ReadOnlyError, StoreError, ValueSizeError
+from ..errors import ArgumentError, ReadOnlyError, StoreError, ValueSizeError, with_errno
 from .atomic_files import (
     LOCKS,
     TEMPORARY,
@@ -147,10 +147,7 @@ class LocalStore:
 
     def _fail(self, what: str, key: str, exc: BaseException) -> NoReturn:
         cause = exc.strerror if isinstance(exc, OSError) and exc.strerror else str(exc) or type(exc).__name__
-        error = StoreError(f"{self!r}: cannot {what} {key!r}: {cause}", key=key)
-        if isinstance(exc, OSError):
-            error.errno = exc.errno
-        raise error from exc
+        raise with_errno(StoreError(f"{self!r}: cannot {what} {key!r}: {cause}", key=key), exc) from exc
 
     # -- reading
 

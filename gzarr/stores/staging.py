@@ -17,7 +17,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from ..errors import StoreError
+from ..errors import StoreError, with_errno
 from .atomic_files import clean_once, make_directories, remove_tree, sync_directory, temporary_name
 
 if TYPE_CHECKING:
@@ -85,9 +85,8 @@ class FolderStage:
         except OSError as error:
             if error.errno in _OCCUPIED and not replace:
                 return False
-            failure = StoreError(f"cannot put a new directory in place of {str(self._target)!r}: {error.strerror}")
-            failure.errno = error.errno
-            raise failure from error
+            reason = f"cannot put a new directory in place of {str(self._target)!r}: {error.strerror}"
+            raise with_errno(StoreError(reason), error) from error
         if self._durable:
             sync_directory(None, f"{self._above}{os.sep}")
         for left in {old, self._root} - {None, self._target}:

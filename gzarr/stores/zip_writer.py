@@ -8,7 +8,7 @@ import time
 import zlib
 from typing import TYPE_CHECKING, Final
 
-from ..errors import StoreError
+from ..errors import StoreError, with_errno
 from . import ozx
 from . import zip_format as z
 from .atomic_files import clean_once, make_directories, sync_directory, temporary_name
@@ -76,9 +76,8 @@ class ZipWriter:
         self.directory: CentralDirectory = old.copy(version) if old.rows else CentralDirectory(version)
 
     def _failure(self, what: str, error: OSError) -> StoreError:
-        failure = StoreError(f"the zip archive {str(self._path)!r}: cannot {what}: {error.strerror or error}")
-        failure.errno = error.errno
-        return failure
+        reason = f"the zip archive {str(self._path)!r}: cannot {what}: {error.strerror or error}"
+        return with_errno(StoreError(reason), error)
 
     def _copy(self, old: CentralDirectory) -> int:
         """Copy the entries of the old archive; return their end."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from support import garbage
 from support.loaders import DATA, ROWS, SHUFFLES, await_end_of_threads, labels, rows, write_rows
 
 import gzarr
@@ -36,11 +37,8 @@ BAD = set(range(21, 28))
 
 @pytest.fixture
 def uncollected() -> Iterator[None]:
-    """Collect no garbage: it holds memory of devices, of which the collector knows nothing."""
-    gc.collect()
-    gc.disable()
-    yield
-    gc.enable()
+    with garbage.uncollected():
+        yield
 
 
 @pytest.mark.parametrize("prefetch", [0, 2])

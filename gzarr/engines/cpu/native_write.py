@@ -16,7 +16,7 @@ import numpy as np
 from gzarr_kernels import status as s
 from gzarr_kernels.slots import write as w
 
-from ...errors import ChunkWriteError, ReadOnlyError
+from ...errors import ChunkWriteError, ReadOnlyError, with_errno
 from ...plan.keys import ChunkKeys, distinct_rows
 from .. import failures, kernels, pool
 from ..access.shard import NewShard
@@ -179,9 +179,7 @@ def _each_folder(request: WriteRequest, job: Job, folders: list[str], change: Ca
             change(folder)
         except OSError as cause:
             reason = f"cannot create the directory {folder!r} or flush it to disk: {cause.strerror or cause}"
-            error = request.failure(ChunkWriteError, int(job.rows[0]), reason)
-            error.errno = cause.errno
-            raise error from cause
+            raise with_errno(request.failure(ChunkWriteError, int(job.rows[0]), reason), cause) from cause
 
 
 def _folders(keys: ChunkKeys, root: str) -> list[str]:
