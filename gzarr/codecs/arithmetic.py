@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import platform
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
@@ -19,8 +20,9 @@ if TYPE_CHECKING:
 
 #: Integers up to here are exact as float64.
 _EXACT: Final = 2**53
-#: Integers to which NumPy casts by way of int32.
-_PACKED: Final = ("i1", "u1", "i2", "u2", "i4")
+#: Integers to which NumPy casts by way of int32. What does not fit becomes the least one on x86-64; other processors
+#: have instructions that cast it to another number.
+_PACKED: Final = ("i1", "u1", "i2", "u2", "i4") if platform.machine() in ("x86_64", "AMD64") else ()
 
 
 class Line(NamedTuple):

@@ -217,7 +217,7 @@ def packing(
 ) -> EncodingStep | None:
     """Return the native step that packs bits of ``nbytes`` bytes of elements; parameters as for :func:`unpacking`.
 
-    From the highest bit on, the bit of each byte is whether it is not 0.
+    With ``from_highest``, a byte's bit is set if the byte is not 0.
     """
     if sys.byteorder != "little" or width not in (1, 2, 4, 8):
         return None

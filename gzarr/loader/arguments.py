@@ -1,7 +1,8 @@
-"""Arguments of loaders and samplers: what each may be is said where it is not."""
+"""Checks of arguments of loaders and samplers; the errors say what is allowed."""
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
@@ -22,13 +23,13 @@ def integer(name: str, value: Any, least: int = 0, most: float = _MOST) -> int:
     """Return an integer from ``least`` to ``most``."""
     number = () if isinstance(value, (bool, np.bool_)) else integers((value,), least, most)
     if not number:
-        limit = " and at most 2**48" if isinstance(value, int) and value > most else ""
+        limit = " and at most 2**48" if most < math.inf and integers((value,), most=math.inf) > (most,) else ""
         raise ArgumentError(f"{name} must be an integer of at least {least}{limit}, not {quote(value)}")
     return number[0]
 
 
 def integers(value: Any, least: float = -_MOST, most: float = _MOST) -> tuple[int, ...]:
-    """Return integers from ``least`` to ``most``, or none if it is something else."""
+    """Return integers from ``least`` to ``most``; an empty tuple if it is something else."""
     try:
         numbers = tuple(map(operator.index, value))
     except TypeError:
@@ -37,7 +38,7 @@ def integers(value: Any, least: float = -_MOST, most: float = _MOST) -> tuple[in
 
 
 def several(value: Any) -> list[Any] | None:
-    """Return the items of a collection, or None if it is a string or none."""
+    """Return the items of a collection, or None if it is a string or not iterable."""
     try:
         return None if isinstance(value, (str, bytes)) else list(value)
     except TypeError:
@@ -46,9 +47,16 @@ def several(value: Any) -> list[Any] | None:
 
 def flag(name: str, value: Any) -> bool:
     """Return a truth value."""
-    if isinstance(value, (bool, np.bool_)) or (isinstance(value, (int, np.integer)) and value in (0, 1)):
-        return bool(value)
+    given = plain_flag(value)
+    if isinstance(given, bool):
+        return given
     raise ArgumentError(f"{name} must be True or False, not {quote(value)}")
+
+
+def plain_flag(value: Any) -> Any:
+    """Return a truth value of NumPy, 0 or 1 as one of Python; anything else as it is."""
+    is_flag = isinstance(value, (np.bool_, int, np.integer)) and value in (0, 1)
+    return bool(value) if is_flag else value
 
 
 def is_one_of(value: object, choices: Collection[object]) -> bool:
@@ -66,8 +74,8 @@ def by_name(name: str, value: Any, example: str) -> Mapping[str, Any]:
 
 
 def as_array(name: str, value: Any) -> np.ndarray[Any, np.dtype[Any]]:
-    """Return an array of numbers, a mask, or of classes."""
+    """Return what was given as an array of NumPy."""
     try:
         return np.asarray(value)
     except (TypeError, ValueError, OverflowError) as error:
-        raise ArgumentError(f"{name} is no array: {error}") from error
+        raise ArgumentError(f"{name}= cannot be made an array: {error}") from error

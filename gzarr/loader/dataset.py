@@ -100,7 +100,9 @@ class Dataset:
         Raises
         ------
         IndexError
-            If there is no such sample, or if it is no number.
+            If there is no such sample.
+        SelectionError
+            If it is no integer.
         ChunkError
             If a chunk cannot be read.
         """

@@ -16,7 +16,7 @@ from ..engines.cuda.devices import get_device
 from ..errors import ArgumentError
 from ..sparse.view import DenseView
 from ..windows.inputs import array_of
-from .arguments import by_name, flag, integer, is_one_of
+from .arguments import by_name, flag, integer, is_one_of, plain_flag
 from .documents import Documents
 from .epoch import Epoch
 from .explanation import Explanation, Mixing, explain
@@ -178,7 +178,8 @@ class Loader:
         batch_size, world_size = integer("batch_size", batch_size, 1), integer("world_size", world_size, 1)
         rank, prefetch = integer("rank", rank), integer("prefetch", prefetch)
         seed = integer("seed", seed, most=math.inf)
-        block = integer("buffer_bytes", buffer_bytes) // 2
+        # More than any memory is no limit.
+        block = min(integer("buffer_bytes", buffer_bytes, most=math.inf), 2**48) // 2
         drop_last, pad, copy = flag("drop_last", drop_last), flag("pad", pad), flag("copy", copy)
         dense, pin_memory = flag("dense", dense), flag("pin_memory", pin_memory)
         if rank >= world_size:
@@ -198,8 +199,9 @@ class Loader:
             raise ArgumentError(
                 f"all arrays of a loader must be on one device; these are on {', '.join(sorted(devices))}"
             )
+        shuffle = plain_flag(shuffle)
         if not is_one_of(shuffle, ("full", "blocks", True, False)):
-            raise ArgumentError(f"shuffle must be 'full', 'blocks' or False, not {shuffle!r}")
+            raise ArgumentError(f"shuffle must be 'full', 'blocks' (or True) or False, not {shuffle!r}")
         if not (callable(on_error) or is_one_of(on_error, ("raise", "skip"))):
             raise ArgumentError(f"on_error must be 'raise', 'skip' or a function, not {on_error!r}")
         if not (transform is None or callable(transform)):
@@ -258,8 +260,8 @@ class Loader:
         ArgumentError
             If the samples of a part fill no batch.
         """
-        parts = integer("parts", parts, 1)
-        if integer("part", part) >= parts:
+        part, parts = integer("part", part), integer("parts", parts, 1)
+        if part >= parts:
             raise ArgumentError(f"part must be below parts {parts}, not {part}")
         other = copied(self)
         other._rank = self._rank + self._world_size * part

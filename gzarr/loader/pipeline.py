@@ -6,6 +6,7 @@ import os
 import threading
 import time
 import weakref
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from .. import ending
@@ -61,13 +62,9 @@ class Pipeline:
     ) -> None:
         self._pid = os.getpid()
         self._steps = epoch.steps(begin)
-        work = EpochWork(epoch, begin, on_error, transform, pinned, documents, static)
+        new_work = partial(EpochWork, epoch, begin, on_error, transform, pinned, documents, static)
+        self._work = work = new_work()
         self._inline: Iterator[Ready] | None = None
-        if not (epoch.prefetch and self._steps and _started(work)):
-            if work.stopped:
-                work = EpochWork(epoch, begin, on_error, transform, pinned, documents, static)
-            self._inline = work.inline()
-        self._work = work
         self._given = 0
         # When the consumer got the last batch.
         self._left: float | None = None
@@ -83,6 +80,12 @@ class Pipeline:
         self._kept: Any = None
         self._progress = progress
         self._close = weakref.finalize(self, work.stop)
+        # Last: whatever comes once they run, an interrupt too, they end with this iterator.
+        if not (epoch.prefetch and self._steps and _started(work)):
+            if work.stopped:
+                self._work = work = new_work()
+                self._close = weakref.finalize(self, work.stop)
+            self._inline = work.inline()
 
     def __iter__(self) -> Pipeline:
         return self

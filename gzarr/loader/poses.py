@@ -195,6 +195,7 @@ def checked_poses(k: int, rotate: Any, scale: Any, flip: Any, shear: Any, shift:
     factors = (1.0, 1.0) if scale is None else _numbers(scale)
     if factors is None or len(factors) != 2 or not 0 < factors[0] <= factors[1]:
         raise ArgumentError(f"scale must be the least and the largest factor, such as (0.8, 1.25), not {quote(scale)}")
+    flip = bool(flip) if isinstance(flip, np.bool_) else flip
     axes = tuple(range(k)) if flip is True else () if flip is None or flip is False else flip
     axes = axes if isinstance(axes, (tuple, list)) else (axes,)
     if not all(isinstance(axis, (int, np.integer)) and 0 <= axis < k for axis in axes):

@@ -30,13 +30,15 @@ def run(tasks: Sequence[Callable[[], object]]) -> None:
     Raises
     ------
     BaseException
-        That of the first of the tasks that failed, once those in progress have ended. No others are begun.
+        That of the first of the tasks that failed, once those in progress have ended; or an interrupt (Ctrl-C), which
+        does not wait for them. No others are begun.
     """
     failures: dict[int, BaseException] = {}
+    interrupted: list[None] = []
     turn = count()
 
     def work() -> None:
-        while not failures and (i := next(turn)) < len(tasks):
+        while not (failures or interrupted) and (i := next(turn)) < len(tasks):
             try:
                 tasks[i]()
             except BaseException as error:
@@ -53,9 +55,8 @@ def run(tasks: Sequence[Callable[[], object]]) -> None:
     except RuntimeError:
         # The system refuses threads, or the process ends; the others do all.
         pass
-    except BaseException as error:
-        # An interrupt (Ctrl-C): the others begin nothing more.
-        failures[len(tasks)] = error
+    except BaseException:
+        interrupted.append(None)
         raise
     work()
     for thread in threads:

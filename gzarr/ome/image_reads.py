@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import numbers
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -49,17 +50,16 @@ class ImageReads(ImageSystems):
         Raises
         ------
         ArgumentError
-            If neither is given, or both are.
+            If neither is given, or both are, or if it is no such number.
         """
         if (resolution is None) == (pixels is None):
             raise ArgumentError("a level is chosen by either resolution= (micrometres) or pixels=; pass one of them")
         count = len(self._image.datasets)
         if pixels is not None:
-            most = real_numbers(pixels)
-            if most is None or most.ndim:
+            if not isinstance(pixels, numbers.Real) or math.isnan(pixels):
                 raise ArgumentError(f"pixels must be a number, not {pixels!r:.100}")
             for level in range(count):
-                if math.prod(_lengths(self._at(level, selection), self.level(level).shape)) <= most:
+                if math.prod(_lengths(self._at(level, selection), self.level(level).shape)) <= pixels:
                     return level
             return count - 1
         wanted = self._by_axis(resolution, "resolution", self.axis_details)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+from collections import deque
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -64,7 +66,9 @@ def try_each(call: Callable[..., object]) -> None:
     for parameter in parameters:
         for value in VALUES:
             with contextlib.suppress(gzarr.GzarrError):
-                call(**{**needed, parameter.name: value})
+                result = call(**{**needed, parameter.name: value})
+                if isinstance(result, Iterator):
+                    deque(result, 0)
 
 
 @pytest.mark.parametrize(

@@ -84,7 +84,7 @@ def test_arrays_of_loaders(value: Any) -> None:
         (Windows(0, {"x": (0, 1)}, rollout=[1]), "rollout must be a dict by name"),  # type: ignore[arg-type]
         (Windows(0, {"x": (0, 1)}, stride=1.5), "stride must be an integer of at least 1, not 1.5"),  # type: ignore[arg-type]
         (Rows(axis=1.5), "axis must be an integer of at least 0, not 1.5"),  # type: ignore[arg-type]
-        (Rows(where=[[1, 2], [3]]), "where is no array"),
+        (Rows(where=[[1, 2], [3]]), "where= cannot be made an array"),
         (Rows(samples=10**30), r"samples must be an integer of at least 0 and at most 2\*\*48"),
         (Rows(replace="no"), "replace must be True or False, not 'no'"),  # type: ignore[arg-type]
         (Patches(shape=10**30), "shape must be integers of at least 1"),  # type: ignore[arg-type]

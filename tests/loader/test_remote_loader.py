@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import http.server
 import re
 import threading
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from support import garbage
 from support.loaders import SHUFFLES, await_end_of_threads, loader_threads
 
 import gzarr
 from gzarr.engines.asking import Asked, Taken
 from gzarr.engines.monitor import ReadCancelledError
-from gzarr.loader import Loader, Rows, Windows, side_by_side
+from gzarr.loader import Loader, Rows, Windows, pipeline, side_by_side
 from gzarr.loader.ahead import _cut
 from gzarr.loader.documents import Documents
 from gzarr.stores import connections
@@ -449,6 +453,45 @@ def test_an_interrupt_while_the_threads_of_an_epoch_start(monkeypatch: pytest.Mo
     for thread in started:
         thread.join(20)
         assert not thread.is_alive()
+
+
+def test_an_interrupt_after_the_threads_of_an_epoch_have_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[threading.Thread] = []
+
+    def interrupted(work: Any) -> bool:
+        before = set(threading.enumerate())
+        pipeline_started(work)
+        started.extend(set(threading.enumerate()) - before)
+        raise KeyboardInterrupt
+
+    pipeline_started = pipeline._started
+    loader = Loader(gzarr.create_array({}, data=np.arange(1000), chunks=10, device="cpu"), Rows(), batch_size=10)
+    monkeypatch.setattr(pipeline, "_started", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        iter(loader)
+    gc.collect()
+    assert started
+    for thread in started:
+        thread.join(20)
+        assert not thread.is_alive()
+
+
+def test_an_interrupt_keeps_no_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    start = threading.Thread.start
+
+    def interrupted(thread: threading.Thread) -> None:
+        start(thread)
+        if thread.name == "gzarr-loader-array-2":
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(threading.Thread, "start", interrupted)
+    with garbage.kept_by_cycles() as kept:
+        with contextlib.suppress(KeyboardInterrupt):
+            side_by_side.run([partial(len, [i]) for i in range(40)])
+        for thread in threading.enumerate():
+            if thread.name.startswith("gzarr-loader-array"):
+                thread.join(20)
+    assert kept == []
 
 
 @pytest.mark.parametrize("suffix", ["", "s"])

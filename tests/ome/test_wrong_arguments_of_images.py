@@ -1,4 +1,4 @@
-"""Arguments of images and plates that are none."""
+"""Wrong arguments of images and plates are errors that say what is allowed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def image() -> ome.Image:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: ome.create({}, [[1, 2], [3]], axes="yx"), "data is no array"),
+        (lambda: ome.create({}, [[1, 2], [3]], axes="yx"), "data= cannot be made an array"),
         (lambda: ome.create_plate({}, rows="A", columns="1", acquisitions=5), "acquisitions must be a sequence"),
         (lambda: ome.create_plate({}, rows="A", columns="1", acquisitions=["a"]), "acquisitions must be a sequence"),
         (lambda: image().append(np.zeros((1, 8), "u1"), axis=5), "has the axes y, x, not 5"),

@@ -24,6 +24,7 @@ from gzarr_kernels.operations import OPERATIONS
 
 from ...codecs.codec import ArrayRepresentation
 from ...distinct import distinct
+from ...errors import GzarrError
 from ...plan.encode_program import analyse_encoding
 from ...plan.keys import ChunkKeys
 from ...plan.planner import Plan
@@ -104,7 +105,11 @@ def choose_search(
     # Multiples of the golden ratio are spread evenly, and not at the same place in each row of chunks.
     chosen = rows[distinct((_GOLDEN_RATIO * np.arange(1, pieces + 1) % 1 * len(rows)).astype(np.int64))]
     trial = _trial_request(request, program, chosen, most)
-    shorter = analyse_encoding(trial.codecs, trial.chunk, available)
+    try:
+        shorter = analyse_encoding(trial.codecs, trial.chunk, available)
+    except GzarrError:
+        # A filter of elements wider than the array's, of which a piece has no whole number.
+        return program
     return program if shorter is None else program.searching(_best_way(trial, shorter, groups, candidates.reference))
 
 

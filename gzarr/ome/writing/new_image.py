@@ -192,7 +192,7 @@ def elements_of(data: Any, shape: Any, dtype: Any) -> tuple[Any, Shape, np.dtype
         try:
             data = np.asarray(data)
         except ValueError as error:
-            raise ArgumentError(f"data is no array: {error}") from error
+            raise ArgumentError(f"data= cannot be made an array: {error}") from error
     try:
         own = np.dtype(data.dtype)
     except TypeError as error:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +22,7 @@ from .arguments import check_version, checked_attributes
 from .new_image import ImageArguments, NewImage
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Mapping, Sequence
 
     from ...hierarchy.group import Group
     from ...stores.resolve import StoreLike
@@ -73,12 +72,13 @@ def create_plate(
         As for :func:`gzarr.create_group`.
     """
     zarr_format = check_version(version)
-    passes: Any = acquisitions
-    if not isinstance(passes, Sequence) or not all(isinstance(each, Acquisition) for each in passes):
+    try:
+        passes: tuple[Any, ...] = tuple(acquisitions)
+    except TypeError:
+        passes = (acquisitions,)
+    if not all(isinstance(each, Acquisition) for each in passes):
         raise ArgumentError(f"acquisitions must be a sequence of Acquisition, not {quote(acquisitions)}")
-    plate = PlateMetadata(
-        _names(rows, "rows"), _names(columns, "columns"), (), acquisitions=tuple(acquisitions), name=name
-    )
+    plate = PlateMetadata(_names(rows, "rows"), _names(columns, "columns"), (), acquisitions=passes, name=name)
     # Only a well is missing.
     some = replace(plate, wells=(WellEntry(f"{plate.rows[0]}/{plate.columns[0]}", 0, 0),))
     checked_attributes(OmeMetadata(version, plate=some), version)

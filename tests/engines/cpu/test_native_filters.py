@@ -63,13 +63,14 @@ FILTERS = [
     *(
         Filter("quantize", dtype, (("digits", digits), ("dtype", np.dtype(dtype).str)))
         for dtype in ("f4", "f8")
-        for digits in (-3, 0, 1, 2, 12)
+        # The scale of the last two is subnormal as f4, and 0.
+        for digits in (-3, 0, 1, 2, 12, -44, -50)
     ),
     *(
         packed(dtype, made, scale, offset)
         for dtype in ("f4", "f8")
         for made in ("i1", "u1", "i2", "u2", "i4", dtype)
-        for scale, offset in ((1, 0), (10, 0.5), (0.01, -3), (2.0**40, 1e-3))
+        for scale, offset in ((1, 0), (10, 0.5), (0.01, -3), (-1.5, 2), (2.0**40, 1e-3))
     ),
     Filter("packbits", "b1"),
     *(Filter("fletcher32", dtype) for dtype in ("u1", "i2", "f4")),
@@ -113,6 +114,14 @@ def some(dtype: str, n: int = 1000) -> np.ndarray[Any, Any]:
     )
 
 
+def unaligned(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return the same elements at an odd address."""
+    memory = np.zeros(values.nbytes + 1, np.uint8)
+    moved = memory[1:].view(values.dtype)
+    moved[...] = values
+    return moved
+
+
 def made(document: z.Json, store: dict[str, bytes]) -> gzarr.Array:
     """Return the array of a document in a store, for writing."""
     store["zarr.json" if document["zarr_format"] == 3 else ".zarray"] = json.dumps(document).encode()
@@ -154,6 +163,7 @@ def test_the_bytes_of_numcodecs(one: Filter) -> None:
         assert stored(values, document) == encoded(values, one.v2)
 
     compare(some(one.dtype))
+    compare(unaligned(some(one.dtype)))
     check()
 
 
@@ -169,6 +179,27 @@ def test_the_bytes_in_version_3(one: Filter) -> None:
     turned = z.codec("transpose", order=[1, 0])
     document = z.v3(values.shape, values.shape, name_v3(one.dtype), [turned, *codecs])
     assert stored(values, document) == encoded(np.ascontiguousarray(values.T), one.v2)
+
+
+def test_filters_of_wider_elements_than_the_array() -> None:
+    # Large enough that the level of zstd is chosen by a trial, on pieces of chunks that have no whole number of them.
+    values = np.random.default_rng(0).integers(0, 100, 16_000_004).astype("i2")
+    store: dict[str, bytes] = {}
+    filters = [{"id": "delta", "dtype": "<i8"}]
+    array = gzarr.create_array(
+        store,
+        shape=values.shape,
+        dtype="i2",
+        chunks=999_996,
+        zarr_format=2,
+        filters=filters,
+        compressors="zstd",
+        device="cpu",
+    )
+    array[...] = values
+    np.testing.assert_array_equal(array[...], values)
+    chunk = numcodecs.get_codec({"id": "zstd"}).decode(store["3"])
+    assert bytes(chunk) == encoded(values[3 * 999_996 : 4 * 999_996].view("i8"), *filters)
 
 
 CHAINS = {
