@@ -21,6 +21,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
 import numpy.typing as npt
+from gzarr_kernels.slots import casting as slots
+from gzarr_kernels.slots.conversion import conversion
 
 from ..documents.json import quote
 from ..dtypes import fill_value
@@ -29,12 +31,14 @@ from ..dtypes.v3 import parse_v3
 from ..errors import MetadataError
 from . import casting
 from .buffers import need_array
-from .codec import ArrayRepresentation, Codec, CodecKind, Operation, Representation, convert
+from .codec import ArrayRepresentation, Codec, CodecKind, EncodingStep, Operation, Representation, convert
 
 if TYPE_CHECKING:
     from ..documents.configuration import Configuration
 
 _MAX_ENTRIES = 65536
+#: Integers to and from which compiled code casts floating-point numbers by other rules than C's.
+_INTEGERS = ("i1", "u1", "i2", "u2", "i4", "u4")
 
 
 @dataclass(frozen=True)
@@ -127,27 +131,70 @@ class CastValueCodec(Codec):
 
     def converts(self, dtype: np.dtype[Any]) -> bool:
         """Return whether decoding to a data type is the conversion that C and NumPy do, and no number is an error."""
-        stored = self.dtype
-        if stored.isbuiltin != 1 or dtype.isbuiltin != 1 or json.loads(self.scalar_map).get("decode"):
+        return not self._has_pairs("decode") and self._is_conversion(self.dtype, dtype)
+
+    def _has_pairs(self, direction: str) -> bool:
+        return bool(json.loads(self.scalar_map).get(direction))
+
+    def _is_conversion(self, source: np.dtype[Any], target: np.dtype[Any]) -> bool:
+        """Return whether a cast without a map is the conversion that C and NumPy do, and no number is an error."""
+        if source.isbuiltin != 1 or target.isbuiltin != 1:
             return False
-        if stored == dtype:
+        if source == target:
             return True
         to_nearest = self.rounding == "nearest-even"
-        if stored.kind == "f":
+        if source.kind == "f":
             # NaN of float16 becomes another NaN of float32.
-            if dtype == np.dtype("f8"):
+            if target == np.dtype("f8"):
                 return True
-            fits = stored == np.dtype("f8") and dtype == np.dtype("f4")
+            fits = source == np.dtype("f8") and target == np.dtype("f4")
             return fits and to_nearest and self.out_of_range == "clamp"
-        if dtype.kind == "f":
-            exact = 8 * stored.itemsize <= np.finfo(dtype).nmant
-            return dtype.itemsize > 2 and (exact or to_nearest)
-        return np.can_cast(stored, dtype) or self.out_of_range == "wrap"
+        if target.kind == "f":
+            exact = 8 * source.itemsize <= np.finfo(target).nmant
+            return target.itemsize > 2 and (exact or to_nearest)
+        return np.can_cast(source, target) or self.out_of_range == "wrap"
 
     def operations(self, decoded: Representation) -> tuple[Operation, ...] | None:
-        """Return the conversion if it is compiled."""
+        """Return the conversion, or that of integers of which one stands for another number, if it is compiled."""
         dtype = need_array(decoded, self.label).dtype
-        return convert(self.dtype, dtype) if self.converts(dtype) else None
+        return convert(self.dtype, dtype) if self.converts(dtype) else self._replacing(dtype)
+
+    def _replacing(self, dtype: np.dtype[Any]) -> tuple[Operation, ...] | None:
+        stored = self.dtype
+        if (
+            dtype.str[1:] not in ("f4", "f8")
+            or stored.str[1:] not in _INTEGERS
+            or not self._is_conversion(stored, dtype)
+        ):
+            return None
+        pairs = self._pairs("decode", stored, dtype)
+        number = conversion(stored.str[1:], dtype.str[1:]) if dtype.isnative and stored.isnative else None
+        if len(pairs) != 1 or not number:
+            return None
+        (key, value), sizes = pairs[0], (stored.itemsize, dtype.itemsize)
+        unsigned = int(np.array(key, stored).view(f"u{stored.itemsize}"))
+        bits = int(np.array(value, dtype).view(f"i{dtype.itemsize}"))
+        return (Operation("cast", (number, *sizes, unsigned, bits)),)
+
+    def encoding(self, decoded: Representation, nbytes: int) -> EncodingStep | None:
+        """One ``cast`` step for a conversion, or for floating-point numbers that are rounded to integers."""
+        dtype, stored = need_array(decoded, self.label).dtype, self.dtype
+        sizes = (dtype.itemsize, stored.itemsize)
+        most = nbytes // dtype.itemsize * stored.itemsize
+        if not self._has_pairs("encode") and self._is_conversion(dtype, stored):
+            # Some NaNs of float16 become others than in host memory.
+            number = conversion(dtype.str[1:], stored.str[1:]) if dtype.isnative and dtype != np.float16 else None
+            return EncodingStep("cast", most, (number, *sizes, 0, 0)) if number else None
+        if self.rounding != "nearest-even" or self.out_of_range == "wrap" or not (dtype.isnative and stored.isnative):
+            return None
+        if dtype.str[1:] not in ("f4", "f8") or stored.str[1:] not in _INTEGERS:
+            return None
+        pairs = self._pairs("encode", dtype, stored)
+        if len(pairs) > 1 or any(not np.isnan(key) for key, _ in pairs):
+            return None
+        flags = (slots.SIGNED if stored.kind == "i" else 0) | (slots.CLAMPS if self.out_of_range else 0)
+        flags |= slots.HAS_MISSING if pairs else 0
+        return EncodingStep("cast", most, (0, *sizes, flags, int(pairs[0][1]) if pairs else 0))
 
     def _mapped(self, array: npt.NDArray[Any], to: np.dtype[Any], direction: str) -> npt.NDArray[Any]:
         pairs = self._pairs(direction, array.dtype, to)

@@ -91,6 +91,7 @@ class Operation:
     - shuffle: ``(elementsize,)`` (numcodecs' byte shuffle filter)
     - line, delta: as in ``gzarr_kernels.slots.arithmetic``
     - packbits: as in ``gzarr_kernels.slots.packed_bits``
+    - cast: as in ``gzarr_kernels.slots.casting``
     - crc32c, fletcher32: none (checksum in the last 4 bytes)
     """
 

@@ -350,6 +350,7 @@ OPERATIONS: dict[str, Operation] = {
     "delta": Operation(module="gzarr_kernels.arithmetic"),
     "bitround": Operation(module="gzarr_kernels.rounding", decoder=None),
     "quantize": Operation(module="gzarr_kernels.rounding", decoder=None),
+    "cast": Operation(module="gzarr_kernels.casting"),
     "packbits": Operation(module="gzarr_kernels.packed_bits"),
     "fletcher32": Operation(module="gzarr_kernels.fletcher32", in_place=True),
     "crc32c": Operation(module="gzarr_kernels.crc32c", decoder=(_CRC32C,), encoder=(_CRC32C,), in_place=True),

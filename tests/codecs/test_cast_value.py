@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import cast_value_rs
 import ml_dtypes
@@ -18,6 +19,9 @@ import gzarr
 from gzarr.codecs import casting
 from gzarr.codecs.codec import ArrayRepresentation
 from gzarr.codecs.registry import codec_from_v3, codecs_from_v3
+
+if TYPE_CHECKING:
+    from support.devices import TestedDevice
 
 RNG = np.random.default_rng(4)
 
@@ -294,3 +298,53 @@ def test_a_fill_value_that_a_cast_loses_is_an_error(fill: Any, values: dict[str,
     with pytest.raises(gzarr.MetadataError, match=reason) as caught:
         gzarr.open_array({"zarr.json": json.dumps(document).encode()}, device="cpu")
     assert caught.value.json_path == "$.codecs[0]"
+
+
+# -- in compiled code ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("stored", ["int8", "uint8", "int16", "uint16", "int32", "uint32"])
+@pytest.mark.parametrize("value", ["NaN", "Infinity", -0.0, 1e30, "hex"])
+def test_a_number_for_an_integer_as_in_host_memory(device: TestedDevice, stored: str, dtype: str, value: Any) -> None:
+    kind, limits = np.dtype(stored), np.iinfo(stored)
+    if value == "hex":
+        value = {"float32": "0x7fc00123", "float64": "0x7ff8000000000456"}[dtype]
+    for key in (0, int(limits.min), int(limits.max), 5):
+        cast = codec("cast_value", data_type=stored, scalar_map={"decode": [[key, value]]})
+        values = np.concatenate([_edges(stored), np.full(5, key, kind)])
+        values = np.tile(values, -(-5000 // len(values)))[:4998].reshape(34, 147)
+        for before in ([], [codec("transpose", order=[1, 0])]):
+            shape = values.shape[::-1] if before else values.shape
+            document = v3(shape, shape, dtype, [*before, cast, LITTLE], fill=3)
+            store = {"zarr.json": json.dumps(document).encode(), "c/0/0": values.tobytes()}
+            array = gzarr.open_array(store, device=device.name)
+            if device.name == "cpu":
+                assert array.decode_path.startswith("cpu-native")
+            one = made("cast_value", **cast["configuration"])
+            expected = one.decode(values, ArrayRepresentation(values.shape, np.dtype(dtype)))
+            found = device.to_numpy(array[...])
+            same(found.view("u1"), np.ascontiguousarray(expected.T if before else expected).view("u1"))
+            part = device.to_numpy(array[3:9, 5:7])
+            same(part, (expected.T if before else expected)[3:9, 5:7])
+
+
+def test_a_chunk_of_another_size_is_damaged() -> None:
+    cast = codec("cast_value", data_type="int16", scalar_map={"decode": [[0, "NaN"]]})
+    document = v3((8,), (8,), "float32", [cast, LITTLE, codec("gzip", level=1)], fill=3)
+    store = {"zarr.json": json.dumps(document).encode(), "c/0": gzip.compress(bytes(15))}
+    with pytest.raises(gzarr.ChunkDecodeError):
+        gzarr.open_array(store, device="cpu")[...]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "values"),
+    [
+        ("float32", {"data_type": "int16", "scalar_map": {"decode": [[0, "NaN"], [1, "NaN"]]}}),
+        ("float32", {"data_type": "int32", "rounding": "towards-zero", "scalar_map": {"decode": [[0, "NaN"]]}}),
+        ("float64", {"data_type": "int64", "scalar_map": {"decode": [[0, "NaN"]]}}),
+        ("int16", {"data_type": "uint8", "scalar_map": {"decode": [[0, 7]]}}),
+    ],
+)
+def test_what_is_left_to_host_codecs(dtype: str, values: dict[str, Any]) -> None:
+    assert made("cast_value", **values).operations(like(np.zeros(3, dtype))) is None

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from gzarr_kernels import status as s
 from gzarr_kernels.slots import write as w
+from gzarr_kernels.slots.encode import NO_COUNTERPART
 
 from ...errors import ChunkWriteError, ReadOnlyError, with_errno
 from ...plan.keys import ChunkKeys, distinct_rows
@@ -250,6 +251,11 @@ def _status_failure(request: WriteRequest, row: int, code: int, detail: int) -> 
         reason = f"the file cannot be written: {os.strerror(detail)} ({errno.errorcode.get(detail, detail)})"
     elif code == s.NO_MEMORY:
         reason = f"out of memory while encoding {request.chunk.nbytes} bytes with {labels}"
+    elif detail == NO_COUNTERPART:
+        reason = (
+            f"{labels} cannot encode it: an element is not a number, infinite or out of the range of the stored type, "
+            'and neither "scalar_map" nor "out_of_range" says what to store'
+        )
     else:
         reason = f"{labels} cannot encode it (encoder's code {detail})"
     error = request.failure(ChunkWriteError, row, reason)

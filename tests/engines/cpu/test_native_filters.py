@@ -300,9 +300,108 @@ def test_the_bytes_of_codecs_in_host_memory(dtype: str, codecs: list[z.Json]) ->
     check()
 
 
+NAN_TO = {"encode": [["NaN", 7]]}
+CASTS: list[tuple[str, dict[str, Any]]] = [
+    *(
+        (dtype, {"data_type": made, **rules})
+        for dtype in ("f4", "f8")
+        for made in ("int8", "uint8", "int16", "uint16", "int32", "uint32")
+        for rules in (
+            {},
+            {"out_of_range": "clamp"},
+            {"scalar_map": NAN_TO},
+            {"out_of_range": "clamp", "scalar_map": NAN_TO},
+        )
+    ),
+    *((dtype, {"data_type": "float64"}) for dtype in ("f4", "i1", "u2", "i4")),
+    *((dtype, {"data_type": "float32"}) for dtype in ("i2", "u1", "i4", "u8")),
+    ("f8", {"data_type": "float32", "out_of_range": "clamp"}),
+    *((dtype, {"data_type": "int32", "out_of_range": "wrap"}) for dtype in ("i8", "u2", "i1")),
+    ("u2", {"data_type": "uint64"}),
+]
+
+
+@pytest.mark.parametrize(("dtype", "rules"), CASTS, ids=str)
+def test_casts(dtype: str, rules: dict[str, Any]) -> None:
+    @given(st.binary(max_size=200))
+    def check(raw: bytes) -> None:
+        compare(elements(dtype, raw))
+
+    def compare(values: np.ndarray[Any, Any]) -> None:
+        document = z.v3(values.shape, values.shape, name_v3(dtype), [z.codec("cast_value", **rules), z.LITTLE])
+        store: dict[str, bytes] = {}
+        ours = made(document, store)
+        try:
+            with np.errstate(all="ignore"):
+                wanted = by_host(values, ours.metadata.codecs)
+        except ValueError:
+            with pytest.raises(gzarr.ChunkWriteError, match="an element is not a number, infinite or out of the range"):
+                ours[...] = values
+            assert "c/0" not in store
+        else:
+            ours[...] = values
+            assert bytes(store["c/0"]) == wanted
+
+    compare(some(dtype))
+    if np.dtype(dtype).kind == "f":
+        # What most arrays hold, and the limits of the types.
+        whole = np.array([-0.5, 0.5, 1.5, 2.5, 126.4, -0.0, 100.49], dtype)
+        compare(np.tile(whole, 30))
+        for limit in (7, 8, 15, 16, 31, 32):
+            for value in (2.0**limit, 2.0**limit - 1, 2.0**limit - 0.5, 2.0**limit - 0.75, -(2.0**limit) - 0.5):
+                compare(np.append(whole, np.array([value], dtype)))
+        compare(np.append(whole, np.array([np.nan], dtype)))
+        compare(np.append(whole, np.array([-np.inf], dtype)))
+    check()
+
+
+def test_packed_fields_of_climate_models() -> None:
+    values = 280 + np.random.default_rng(0).normal(scale=30, size=(40, 50))
+    values[3:7, 5] = np.nan
+    store: dict[str, bytes] = {}
+    array = gzarr.create_array(
+        store,
+        shape=values.shape,
+        dtype="f8",
+        chunks=(20, 25),
+        codecs=[
+            z.codec("scale_offset", offset=280, scale=500),
+            z.codec("cast_value", data_type="int16", out_of_range="clamp", scalar_map=PACKED_NAN),
+            z.LITTLE,
+            z.codec("zstd", level=1, checksum=False),
+        ],
+        fill_value=280,
+        device="cpu",
+    )
+    array[...] = values
+    whole = np.clip(np.rint((values - 280) * 500), -(2**15), 2**15 - 1)
+    packed = np.where(np.isnan(whole), -(2**15), whole).astype("<i2")
+    assert (packed.min(), packed.max()) == (-(2**15), 2**15 - 1)
+    for row in range(2):
+        for column in range(2):
+            chunk = numcodecs.get_codec({"id": "zstd"}).decode(store[f"c/{row}/{column}"])
+            expected = packed[20 * row :, 25 * column :][:20, :25]
+            np.testing.assert_array_equal(np.frombuffer(chunk, "<i2").reshape(20, 25), expected)
+    found = np.asarray(array[...])
+    assert np.isnan(found[3:7, 5]).all()
+    inside = np.abs(whole) < 2**15 - 1
+    np.testing.assert_allclose(found[inside], values[inside], atol=0.001)
+
+
+PACKED_NAN = {"encode": [["NaN", -32768]], "decode": [[-32768, "NaN"]]}
+
+
 @pytest.mark.parametrize(
     ("dtype", "codecs"),
     [
+        # Casts that round otherwise, wrap or map other numbers.
+        ("f4", [z.codec("cast_value", data_type="int16", rounding="towards-zero"), z.LITTLE]),
+        ("f4", [z.codec("cast_value", data_type="int16", out_of_range="wrap"), z.LITTLE]),
+        ("f4", [z.codec("cast_value", data_type="int16", scalar_map={"encode": [["Infinity", 7]]}), z.LITTLE]),
+        ("f4", [z.codec("cast_value", data_type="int64"), z.LITTLE]),
+        ("f2", [z.codec("cast_value", data_type="float64"), z.LITTLE]),
+        ("i4", [z.codec("cast_value", data_type="int16"), z.LITTLE]),
+        ("i4", [z.codec("cast_value", data_type="uint32", out_of_range="wrap"), z.LITTLE]),
         # Bytes that are swapped after a filter, and dimensions that are.
         ("i4", [z.codec("numcodecs.delta", dtype="<i4"), z.BIG]),
         ("i4", [z.codec("numcodecs.delta", dtype="<i4"), z.codec("transpose", order=[1, 0]), z.LITTLE]),
