@@ -70,7 +70,7 @@ def test_arguments_of_loaders(arrays: dict[str, gzarr.Array], name: str) -> None
             use(arrays, Rows(), {name: value})
 
 
-@pytest.mark.parametrize("value", VALUES, ids=repr)
+@pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)
 def test_arrays_of_loaders(value: Any) -> None:
     use(value, Rows(), {})
 
@@ -101,7 +101,7 @@ def test_batches_ahead_beyond_the_epoch_take_nothing(arrays: dict[str, gzarr.Arr
     assert len(list(Loader(arrays, Rows(), batch_size=2, prefetch=2**40))) == 6
 
 
-@pytest.mark.parametrize("value", VALUES, ids=repr)
+@pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)
 def test_parts_states_and_datasets(arrays: dict[str, gzarr.Array], value: Any) -> None:
     loader = Loader(arrays, Rows(), batch_size=2)
     for call in (
