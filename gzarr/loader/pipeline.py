@@ -83,6 +83,7 @@ class Pipeline:
         # Last: whatever comes once they run, an interrupt too, they end with this iterator.
         if not (epoch.prefetch and self._steps and _started(work)):
             if work.stopped:
+                self._close.detach()
                 self._work = work = new_work()
                 self._close = weakref.finalize(self, work.stop)
             self._inline = work.inline()

@@ -413,9 +413,9 @@ def test_tasks() -> None:
     side_by_side.run([])
 
 
-def test_no_task_begins_after_an_interrupt(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[int] = []
-    held = threading.Event()
+@pytest.fixture
+def interrupted_at_the_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Interrupt ``side_by_side.run`` when its second thread has started."""
     start = threading.Thread.start
 
     def interrupted(thread: threading.Thread) -> None:
@@ -424,12 +424,21 @@ def test_no_task_begins_after_an_interrupt(monkeypatch: pytest.MonkeyPatch) -> N
             raise KeyboardInterrupt
 
     monkeypatch.setattr(threading.Thread, "start", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        side_by_side.run([lambda i=i: (seen.append(i), held.wait()) for i in range(40)])
-    held.set()
+
+
+def await_tasks() -> None:
     for thread in threading.enumerate():
         if thread.name.startswith("gzarr-loader-array"):
             thread.join(20)
+
+
+def test_no_task_begins_after_an_interrupt(interrupted_at_the_second: None) -> None:
+    seen: list[int] = []
+    held = threading.Event()
+    with pytest.raises(KeyboardInterrupt):
+        side_by_side.run([lambda i=i: (seen.append(i), held.wait()) for i in range(40)])
+    held.set()
+    await_tasks()
     assert len(seen) <= 2
 
 
@@ -476,21 +485,11 @@ def test_an_interrupt_after_the_threads_of_an_epoch_have_started(monkeypatch: py
         assert not thread.is_alive()
 
 
-def test_an_interrupt_keeps_no_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
-    start = threading.Thread.start
-
-    def interrupted(thread: threading.Thread) -> None:
-        start(thread)
-        if thread.name == "gzarr-loader-array-2":
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(threading.Thread, "start", interrupted)
+def test_an_interrupt_keeps_no_tasks(interrupted_at_the_second: None) -> None:
     with garbage.kept_by_cycles() as kept:
         with contextlib.suppress(KeyboardInterrupt):
             side_by_side.run([partial(len, [i]) for i in range(40)])
-        for thread in threading.enumerate():
-            if thread.name.startswith("gzarr-loader-array"):
-                thread.join(20)
+        await_tasks()
     assert kept == []
 
 
