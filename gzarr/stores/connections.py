@@ -35,8 +35,10 @@ _FORGET_S: Final = 60.0
 _NEAR_S: Final = 0.01
 #: Longest wait, in seconds, before a thread looks whether its request is still wanted.
 _LOOK_S: Final = 0.5
-#: Seconds for the question whether a server keeps connections.
+#: Seconds for the question whether a server keeps connections, and between two such questions: a server that was
+#: busy has not answered, and another one may have taken its place.
 _TIMEOUT_S: Final = 5.0
+_ASK_AGAIN_S: Final = 10.0
 #: Variables that send requests by way of a proxy, which is a server of another kind.
 _PROXIES: Final = ("http_proxy", "https_proxy", "all_proxy")
 
@@ -85,6 +87,7 @@ class Connections:
         # None before the server has told.
         self._keeps: bool | None = None
         self._is_asking = False
+        self._ask_at = -math.inf
         # Time of the last answer, and about the shortest time of the last ones.
         self._answered = 0.0
         self._fastest_s = math.inf
@@ -143,7 +146,7 @@ class Connections:
             while self._in_progress >= self._allowed():
                 if given_up():
                     return False
-                if self._keeps is None and not self._is_asking:
+                if self._may_ask():
                     self._ask()
                 else:
                     self._changed.wait(_LOOK_S)
@@ -174,6 +177,9 @@ class Connections:
         elif self._keeps:
             self._most += self._growth
 
+    def _may_ask(self) -> bool:
+        return not self._keeps and not self._is_asking and time.monotonic() >= self._ask_at
+
     def _ask(self) -> None:
         """Ask the server whether it keeps connections; others get the lock meanwhile."""
         self._is_asking = True
@@ -183,12 +189,13 @@ class Connections:
         finally:
             self._changed.acquire()
             self._is_asking = False
+            self._ask_at = time.monotonic() + _ASK_AGAIN_S
             self._changed.notify_all()
         self._keeps = keeps
 
 
-def _keeps_connections(url: str) -> bool:
-    """Return whether a server keeps connections open; False if it does not answer."""
+def _keeps_connections(url: str) -> bool | None:
+    """Return whether a server keeps connections open; None if it does not answer."""
     import http.client
 
     parts = urlsplit(url)
@@ -198,7 +205,7 @@ def _keeps_connections(url: str) -> bool:
         connection.request("HEAD", f"{parts.path.rstrip('/')}/zarr.json")
         return not connection.getresponse().will_close
     except (OSError, ValueError, http.client.HTTPException):
-        return False
+        return None
     finally:
         connection.close()
 
