@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gzarr.engines.cuda.device_protocol import CoderBatch
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
@@ -185,8 +187,7 @@ class FrameBatch:
         """Enqueue the decoding of all frames."""
         columns, results, n = self._address + self._columns, self._address + self._results, self._n
         for first, frames, largest, need in self._launches:
-            self._decoder.run(
-                self.stream,
+            batch = CoderBatch(
                 frames=frames,
                 largest=largest,
                 sources=columns + 8 * first,
@@ -198,6 +199,7 @@ class FrameBatch:
                 temp=self._device.address(self._temp),
                 temp_nbytes=need,
             )
+            self._decoder.run(self.stream, batch)
 
     def results(self) -> tuple[IntArray, npt.NDArray[np.int32]]:
         """Wait, and return the decoded size and the status of each frame."""

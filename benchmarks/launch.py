@@ -27,7 +27,7 @@ from gzarr.engines.cuda.nvcomp import NvcompDecompressor
 from gzarr.engines.cuda.staging import READY, FrameFormat, Frames, Staged
 from gzarr.engines.cuda.wave import Wave
 from gzarr.engines.cuda.wave_plan import EXPECTED_RATIO
-from gzarr.engines.cuda.wave_shape import shape_for
+from gzarr.engines.cuda.wave_shape import WaveContent, shape_for
 from gzarr.plan.planner import Plan
 
 if TYPE_CHECKING:
@@ -81,10 +81,8 @@ def wave_us(wave_nbytes: int, chunk_nbytes: int) -> float:
     stream = SimpleNamespace(ptr=0, record=_nothing, wait_event=_nothing)
     program = DeviceProgram(FrameFormat("zstd", "zstd", 0, chunk_nbytes), 0, 0, (4 * side, 4), bits=False)
     decoder = NvcompDecompressor("zstd")
-    sizes = shape_for(
-        program, decoder, chunks=n, pieces=n, frames=1, encoded=EXPECTED_RATIO * chunk_nbytes,
-        most_encoded=2 * chunk_nbytes + (64 << 10), k=2, outputs=1, direct=False,
-    )  # fmt: skip
+    content = WaveContent(n, n, 1, EXPECTED_RATIO * chunk_nbytes, most_encoded=2 * chunk_nbytes + (64 << 10))
+    sizes = shape_for(program, decoder, content, k=2, outputs=1, direct=False)
     zeros = np.zeros((n, 2), np.int64)
     target = zeros.copy()
     target[:, 0] = shape[0] * np.arange(n)

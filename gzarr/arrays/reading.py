@@ -238,7 +238,7 @@ class ReadableArray(ArrayProperties):
         results = [base[end - n : end].reshape(shape) for shape, n, end in zip(shapes, sizes, ends, strict=True)]
         return results, base, results
 
-    def read_windows(
+    def read_windows(  # noqa: PLR0913
         self,
         starts: Any,
         shape: int | Sequence[int],

@@ -136,20 +136,39 @@ class PlannedCall:
                 own.current_stream().synchronize()
 
 
+@dataclass(frozen=True, kw_only=True)
+class CallOptions:
+    """How a call is carried out; each as for :func:`map_blocks`.
+
+    Raises
+    ------
+    ArgumentError
+        If one is wrong.
+    """
+
+    block: Any = "auto"
+    dtype: Any = None
+    device: str | None = None
+    overlap: bool = True
+    overwrite: bool = False
+    resume: bool = False
+    budget_bytes: int = DEFAULT_BUDGET_BYTES
+
+    def __post_init__(self) -> None:
+        if self.overwrite and self.resume:
+            raise ArgumentError("overwrite=True begins again, and resume=True continues: pass only one of them")
+        if type(self.budget_bytes) is not int or self.budget_bytes < 1:
+            raise ArgumentError(f"budget_bytes must be a positive integer, not {self.budget_bytes!r}")
+
+
 def plan_call(
     arrays: Sequence[Input],
     wanted: Sequence[Output],
+    options: CallOptions,
     *,
     takes: str,
     surroundings: tuple[Any, Any, bool] = (0, "symmetric", False),
     axes: tuple[Any, Any, Any] = (1, (), ()),
-    block: Any = "auto",
-    dtype: Any = None,
-    device: str | None = None,
-    overlap: bool = True,
-    overwrite: bool = False,
-    resume: bool = False,
-    budget_bytes: int = DEFAULT_BUDGET_BYTES,
 ) -> PlannedCall:
     """Return what a call says.
 
@@ -157,14 +176,14 @@ def plan_call(
     ----------
     arrays, wanted
         The inputs, at least one, and the outputs, as they were given.
+    options
+        How the call is carried out.
     takes
         Who takes what, for an error that ends with what was given.
     surroundings
         The arguments ``halo``, ``boundary`` and ``pad_blocks`` of :func:`map_blocks`.
     axes
         Its arguments ``scale``, ``drop_axis`` and ``new_axis``.
-    block, dtype, device, overlap, overwrite, resume, budget_bytes
-        Other arguments of :func:`map_blocks`.
 
     Raises
     ------
@@ -173,10 +192,7 @@ def plan_call(
     ArgumentError, OutputError, ReadOnlyError
         If an argument is wrong.
     """
-    if overwrite and resume:
-        raise ArgumentError("overwrite=True begins again, and resume=True continues: pass only one of them")
-    if type(budget_bytes) is not int or budget_bytes < 1:
-        raise ArgumentError(f"budget_bytes must be a positive integer, not {budget_bytes!r}")
+    device, budget_bytes = options.device, options.budget_bytes
     opened_on = device_of(arrays) if device is None else resolve_device(device)
     opened = [array_of(value, opened_on, takes) for value in arrays]
     device = opened[0].device if device is None else opened_on
@@ -188,14 +204,16 @@ def plan_call(
     shapes = output_shapes(geometries, [output.target for output in wanted] or [None])
     check_blocks(geometries[0], shapes[: len(wanted)], inputs)
     planned = [
-        make_output(one, own, shape, inputs[0], dtype, device, overwrite=overwrite, resume=resume)
+        make_output(
+            one, own, shape, inputs[0], options.dtype, device, overwrite=options.overwrite, resume=options.resume
+        )
         for one, own, shape in zip(wanted, geometries, shapes, strict=False)
     ]
     outputs = [one.array if isinstance(one, CreatedOutput) else one for one in planned]
-    threads = most_threads([*inputs, *outputs], device) if overlap else 1
+    threads = most_threads([*inputs, *outputs], device) if options.overlap else 1
     first = geometries[0]
     lengths = block_lengths(
-        block,
+        options.block,
         shapes[0],
         names_of_axes(
             first,
@@ -205,7 +223,7 @@ def plan_call(
     )
     blocks = block_axes(geometries, inputs, outputs, shapes, lengths, target_bytes(budget_bytes, threads))
     return PlannedCall(
-        list(inputs), planned, outputs, geometries, shapes, blocks, device, threads, budget_bytes, resume
+        list(inputs), planned, outputs, geometries, shapes, blocks, device, threads, budget_bytes, options.resume
     )
 
 

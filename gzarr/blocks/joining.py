@@ -19,7 +19,7 @@ from ..errors import ArgumentError
 from ..hierarchy.create import create_array
 from ..windows.inputs import KINDS, array_of
 from .arguments import each, is_whole
-from .calls import DEFAULT_BUDGET_BYTES, plan_call
+from .calls import DEFAULT_BUDGET_BYTES, CallOptions, plan_call
 from .label_outputs import check_output, finish, label_output
 from .members import NOWHERE, ObjectMembers, places_in
 from .regions import regions_of, renamed
@@ -44,7 +44,7 @@ Measure: TypeAlias = Literal["iou", "smaller"]
 _WANTED: Final = f"join takes an array of labels: {KINDS}"
 
 
-def join(
+def join(  # noqa: PLR0913
     labels: Input,
     *,
     overlap: int | Sequence[int] = 0,
@@ -126,16 +126,8 @@ def join(
         shape.append(n - 2 * halo * count)
     # Outputs are like an array of this shape.
     like = opened if not any(halos) else create_array({}, shape=shape, dtype=opened.dtype, chunks=lengths, device="cpu")
-    call = plan_call(
-        [like],
-        [output],
-        takes=_WANTED,
-        block=lengths,
-        device="cpu",
-        overwrite=overwrite,
-        resume=resume,
-        budget_bytes=budget_bytes,
-    )
+    options = CallOptions(block=lengths, device="cpu", overwrite=overwrite, resume=resume, budget_bytes=budget_bytes)
+    call = plan_call([like], [output], options, takes=_WANTED)
     call = replace(call, inputs=[opened])
     check_output(call)
     call.check_created()

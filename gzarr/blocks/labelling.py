@@ -22,7 +22,7 @@ from ..errors import ArgumentError
 from ..tools.processes import check_shared
 from ..windows.inputs import KINDS, device_of
 from .arguments import is_whole
-from .calls import DEFAULT_BUDGET_BYTES, plan_call
+from .calls import DEFAULT_BUDGET_BYTES, CallOptions, plan_call
 from .components import Components
 from .faces import BlockFaces, KeptFaces
 from .joining import Overlap, check_overlap, join_windows
@@ -51,7 +51,7 @@ _WANTED: Final = f"label takes arrays: each is {KINDS}"
 _FOR_FACES: Final = 8
 
 
-def label(
+def label(  # noqa: PLR0913
     *arrays: Input,
     out: Any = None,
     function: Callable[..., Any] | None = None,
@@ -154,13 +154,9 @@ def label(
     call = plan_call(
         arrays,
         [output],
+        CallOptions(block=block, device="cpu", overwrite=overwrite, resume=resume, budget_bytes=budget_bytes),
         takes=_WANTED,
         surroundings=(halo, boundary, pad_blocks) if function is not None else (0, None, False),
-        block=block,
-        device="cpu",
-        overwrite=overwrite,
-        resume=resume,
-        budget_bytes=budget_bytes,
     )
     shape = call.shapes[0]
     if not shape:

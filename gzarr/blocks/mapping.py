@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from ..errors import ArgumentError
 from ..windows.inputs import KINDS
-from .calls import DEFAULT_BUDGET_BYTES, plan_call
+from .calls import DEFAULT_BUDGET_BYTES, CallOptions, plan_call
 from .outputs import NewOutput, Output
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _WANTED: Final = f"map_blocks takes a function and arrays: each is {KINDS}"
 
 
-def map_blocks(
+def map_blocks(  # noqa: PLR0913
     function: Callable[..., Any],
     *arrays: Input,
     out: Any = None,
@@ -164,12 +164,7 @@ def map_blocks(
     several = isinstance(out, (list, tuple))
     given = list(out) if several else [] if out is None and reduce is not None else [out]
     wanted = [value if isinstance(value, Output) else Output(value) for value in given]
-    call = plan_call(
-        arrays,
-        wanted,
-        takes=_WANTED,
-        surroundings=(halo, boundary, pad_blocks),
-        axes=(scale, drop_axis, new_axis),
+    options = CallOptions(
         block=block,
         dtype=dtype,
         device=device,
@@ -177,6 +172,14 @@ def map_blocks(
         overwrite=overwrite,
         resume=resume,
         budget_bytes=budget_bytes,
+    )
+    call = plan_call(
+        arrays,
+        wanted,
+        options,
+        takes=_WANTED,
+        surroundings=(halo, boundary, pad_blocks),
+        axes=(scale, drop_axis, new_axis),
     )
     work = call.work(function, reduces=reduce is not None, blends=blend is not None)
     if resume and reduce is not None:

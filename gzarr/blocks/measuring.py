@@ -19,7 +19,7 @@ from ..installing import COMMANDS
 from ..sparse.view import DenseView
 from ..windows.inputs import KINDS, array_of
 from .arguments import each, is_number
-from .calls import DEFAULT_BUDGET_BYTES, plan_call
+from .calls import DEFAULT_BUDGET_BYTES, CallOptions, plan_call
 from .regions import regions_of
 
 if TYPE_CHECKING:
@@ -114,7 +114,8 @@ def measure(
     info = np.iinfo(dtype)
     if not info.min <= background <= info.max:
         raise ArgumentError(f"labels of {dtype} cannot be background={background!r}")
-    call = plan_call([opened, *channels], [], takes=_WANTED, block=block, device="cpu", budget_bytes=budget_bytes)
+    options = CallOptions(block=block, device="cpu", budget_bytes=budget_bytes)
+    call = plan_call([opened, *channels], [], options, takes=_WANTED)
     merging = _Merging(ndim, len(channels))
     work = call.work(_Measuring(background), reduces=True)
     executor = call.executor(client, work)

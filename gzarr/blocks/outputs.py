@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ..arrays.exporting import ExportedArray
     from ..arrays.outputs import Results
     from ..engines.cuda.device_protocol import Event
-    from ..hierarchy.array_spec import ArrayArguments
+    from ..hierarchy.array_spec import NewArrayArguments
     from .blocks import BlockGrid, OutputBlocks
     from .memory import BlockMemory
     from .plan import BlockGeometry
@@ -245,17 +245,9 @@ class CreatedOutput:
 
     def _of(self, arguments: dict[str, Any]) -> NewArray:
         arguments = dict(arguments)
-        return NewArray(
-            *self._place,
-            arguments.pop("zarr_format"),
-            overwrite=self._overwrite,
-            device=self._device,
-            missing="fill",
-            write_empty_chunks=False,
-            shape=arguments.pop("shape"),
-            data=None,
-            arguments=cast("ArrayArguments", arguments),
-        )
+        zarr_format = arguments.pop("zarr_format")
+        new = cast("NewArrayArguments", arguments)
+        return NewArray(*self._place, zarr_format, new, overwrite=self._overwrite, device=self._device)
 
     def check(self, inputs: Sequence[ExportedArray]) -> None:
         """Refuse a location where the array cannot be created, or where that would erase an input."""

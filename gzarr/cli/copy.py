@@ -18,7 +18,7 @@ from .output import add_output, print_json, say
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-    from ..tools.copy import Copy
+    from ..tools.planned_copy import Copy
 
 _FORMATS = (1, 2, 3, "3-draft-2022")
 _SHUFFLES = ("noshuffle", "shuffle", "bitshuffle")
@@ -214,7 +214,7 @@ def run(args: argparse.Namespace) -> int:
     if args.dry_run:
         for line in _planned_changes(planned):
             print(line)
-    for node, lost in planned.losses.items():
+    for node, lost in planned.differences.losses.items():
         for line in lost:
             print(f"{printable(node)}: {printable(line)}", file=sys.stderr)
     say(args, summary(planned, args))
@@ -227,7 +227,7 @@ def document(planned: Copy, args: argparse.Namespace) -> dict[str, Any]:
 
     return {
         "dry_run": args.dry_run,
-        "zarr_format": list(planned.formats),
+        "zarr_format": list(planned.differences.formats),
         "groups": len(planned.groups),
         "arrays": [
             {
@@ -239,8 +239,8 @@ def document(planned: Copy, args: argparse.Namespace) -> dict[str, Any]:
             }
             for array in planned.arrays
         ],
-        "changes": planned.changes,
-        "losses": planned.losses,
+        "changes": planned.differences.changes,
+        "losses": planned.differences.losses,
         "consolidated": [f"/{path}" for path in planned.consolidated],
         "parts_written": planned.written,
         "parts_present": planned.kept,
@@ -252,17 +252,17 @@ def _planned_changes(planned: Copy) -> Iterator[str]:
     """Yield a line for each array, and for each thing that the copy says otherwise."""
     from .documents import storage
 
-    before, after = planned.formats
+    before, after = planned.differences.formats
     if before != after:
         yield f"Zarr format {before} becomes {after}"
     for array in planned.arrays:
         now, then = storage(array.source.metadata), storage(array.metadata)
         line = f"{printable(array.source.name)}  {array.source.shape} {array.source.dtype}: {_text(now)}"
         yield line if now == then else f"{line} → {_text(then)}"
-        for change in planned.changes.get(array.source.name, ()):
+        for change in planned.differences.changes.get(array.source.name, ()):
             yield f"  {printable(change)}"
     of_arrays = {array.source.name for array in planned.arrays}
-    for node, changes in planned.changes.items():
+    for node, changes in planned.differences.changes.items():
         if node not in of_arrays:
             yield from (f"{printable(node)}  {printable(change)}" for change in changes)
 
@@ -276,13 +276,10 @@ def prepare(
     args: argparse.Namespace, *, chunks: Any, shards: Any, codecs: Any, kept_arrays: Collection[str] = ()
 ) -> Copy:
     """Return the planned copy for arguments of :func:`add_where`."""
-    from ..tools.copy import DEFAULT_BUDGET_BYTES, prepare_copy
+    from ..tools.copy import prepare_copy
+    from ..tools.copy_options import DEFAULT_BUDGET_BYTES, CopyOptions
 
-    return prepare_copy(
-        args.source,
-        args.dest,
-        path=args.node,
-        dest_path=args.dest_path,
+    options = CopyOptions(
         zarr_format=args.zarr_format,
         chunks=chunks,
         shards=shards,
@@ -293,6 +290,13 @@ def prepare(
         read_back=args.read_back,
         lossy=args.lossy,
         budget_bytes=args.budget or DEFAULT_BUDGET_BYTES,
+    )
+    return prepare_copy(
+        args.source,
+        args.dest,
+        options,
+        path=args.node,
+        dest_path=args.dest_path,
         source_options=options_of(args.storage_option if is_url(args.source) else (), args.source_option),
         dest_options=options_of_dest(args),
         kept_arrays=kept_arrays,

@@ -32,7 +32,7 @@ from ..engines.cuda.device_program import device_program
 from ..errors import MetadataError
 from ..ome.metadata.parse import parse
 from ..ome.writing.building import DEFAULT_BUDGET_BYTES
-from ..ome.writing.pyramid import Pyramid
+from ..ome.writing.pyramid import Downsampling, Pyramid
 from ..plan.decode_program import analyse
 from ..stores.base import SizedStore, is_listable
 from ..stores.keys import join_path, normalize_path
@@ -47,8 +47,8 @@ if TYPE_CHECKING:
 
     from ..metadata.model import ArrayMetadata
     from ..plan.decode_program import Decoding
-    from ..tools.copy import Copy
     from ..tools.copy_array import ArrayCopy
+    from ..tools.planned_copy import Copy
 
 #: Stored chunks of each array that are encoded anew to estimate its size.
 _SAMPLES: Final = 8
@@ -302,7 +302,7 @@ def run(args: argparse.Namespace) -> int:
     if worse:
         planned = prepare(args, **wanted, kept_arrays=worse)
     forecasts = [
-        forecast(array, planned.changes.get(array.source.name, ()), worse.get(array.source.path))
+        forecast(array, planned.differences.changes.get(array.source.name, ()), worse.get(array.source.path))
         for array in planned.arrays
     ]
     if args.json:
@@ -325,9 +325,9 @@ def run(args: argparse.Namespace) -> int:
 
 def _other_changes(planned: Copy, forecasts: Sequence[Forecast]) -> list[str]:
     """Return texts of what changes beside arrays: the format, groups, consolidated metadata."""
-    lines = [f"Zarr format {one} becomes {other}" for one, other in [planned.formats] if one != other]
+    lines = [f"Zarr format {one} becomes {other}" for one, other in [planned.differences.formats] if one != other]
     of_arrays = {one.node for one in forecasts}
-    for node, changes in planned.changes.items():
+    for node, changes in planned.differences.changes.items():
         if node not in of_arrays:
             lines += [f"{printable(node)}  {printable(change)}" for change in changes]
     lines += [f"{printable('/' + path)}  consolidated metadata is written anew" for path in planned.consolidated]
@@ -348,8 +348,8 @@ def _add_levels(path: str, args: argparse.Namespace) -> None:
     node = join_path(normalize_path(args.dest_path), path)
     planned = Pyramid(
         args.dest,
+        Downsampling(args.levels),
         path=node,
-        levels=args.levels,
         device=args.device,
         budget_bytes=args.budget or DEFAULT_BUDGET_BYTES,
         storage_options=options_of_dest(args),

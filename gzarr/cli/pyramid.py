@@ -98,17 +98,13 @@ def run(args: argparse.Namespace) -> int:
         If levels cannot be made. The image then has level 0 only.
     """
     from ..ome.writing.building import DEFAULT_BUDGET_BYTES
-    from ..ome.writing.pyramid import Pyramid
+    from ..ome.writing.pyramid import DescribedAxes, Downsampling, Pyramid
 
     planned = Pyramid(
         args.path,
+        Downsampling(args.levels, args.factors, args.method),
         path=args.node,
-        levels=args.levels,
-        factors=args.factors,
-        method=args.method,
-        axes=args.axes,
-        scale=args.scale,
-        units=args.units,
+        described=DescribedAxes(args.axes, args.scale, args.units),
         overwrite=args.overwrite,
         device=args.device,
         budget_bytes=args.budget or DEFAULT_BUDGET_BYTES,

@@ -8,7 +8,8 @@ small reads are prepared here, too; later only their ``FILL`` slot changes (:mod
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, Final, Self
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 import numpy as np
 from gzarr_kernels.slots import batch as b
@@ -25,11 +26,75 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from ..codecs.codec import ArrayRepresentation
+    from ..plan.decode_program import Program
+    from ..plan.encode_program import EncodingProgram
     from ..plan.planner import Plan
 
     IntArray = npt.NDArray[np.int64]
 
 _CREATE_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PlacedPieces:
+    """A plan's columns of pieces, in placement dimensions.
+
+    Attributes
+    ----------
+    start, count, target
+        int64 ``(m, k)``: first element in the chunk, number of elements, first element in the output.
+    output
+        int64 ``(m,)``, number of the output.
+    step
+        int64 ``(k,)``, step in the chunk, in elements; at least one dimension.
+    """
+
+    start: IntArray
+    count: IntArray
+    target: IntArray
+    output: IntArray
+    step: IntArray
+
+
+class ChunkElements(NamedTuple):
+    """The elements of a decoded chunk.
+
+    Attributes
+    ----------
+    shape, strides, order
+        int64 ``(k,)``: shape, strides in bytes, dimensions from slowest to fastest.
+    itemsize, swap, field_offset
+        Bytes of a placed element in the output, of the units to swap (0 for none), and before the field in a stored
+        element.
+    conversion
+        Number of the conversion of elements (``gzarr_kernels.slots.conversion``), and their bytes in the chunk; None if
+        they are placed as they are.
+    """
+
+    shape: IntArray
+    strides: IntArray
+    order: IntArray
+    itemsize: int
+    swap: int
+    field_offset: int = 0
+    conversion: tuple[int, int] | None = None
+
+
+class PlacedMemory(NamedTuple):
+    """The memory of outputs (or inputs), which the caller keeps alive.
+
+    Attributes
+    ----------
+    bases, strides
+        int64 ``(g,)`` and ``(g, k)``: addresses, and strides in bytes.
+    tables
+        int64 ``(2, k)``: addresses of the index tables in the chunk and in the output, 0 where there is none.
+    """
+
+    bases: IntArray
+    strides: IntArray
+    tables: IntArray
 
 
 class JobSlots:
@@ -102,84 +167,55 @@ class JobSlots:
 
     def geometry(
         self,
+        pieces: PlacedPieces,
+        chunk: ChunkElements,
+        memory: PlacedMemory,
         into: IntArray | None = None,
         *,
-        k: int,
-        itemsize: int,
-        swap: int,
-        field_offset: int = 0,
-        start: IntArray,
-        count: IntArray,
-        target: IntArray,
-        output: IntArray,
-        step: IntArray,
-        chunk_shape: IntArray,
-        chunk_strides: IntArray,
-        order: IntArray,
-        bases: IntArray,
-        strides: IntArray,
-        tables: IntArray,
         points: tuple[IntArray, IntArray] | None = None,
         dense_rows: int = 0,
         stream: bool = False,
-        conversion: tuple[int, int] | None = None,
     ) -> IntArray:
         """Return the slots of a geometry, for :meth:`set_pieces`.
 
         Parameters
         ----------
+        pieces, chunk, memory
+            The pieces, the elements of their chunks, and the memory that they are placed in (or taken from).
         into
             int64 ``(SIZE,)``, zeros, to fill; None for a new array.
-        k
-            Number of dimensions, at least 1.
-        itemsize, swap, field_offset
-            Bytes of a placed element in the output, of the units to swap (0 for none), and before the field in a stored
-            element.
-        start, count, target, output
-            The plan's columns of pieces: int64 ``(m, k)``, and ``(m,)`` for ``output``.
-        step
-            int64 ``(k,)``, step in the chunk, in elements.
-        chunk_shape, chunk_strides, order
-            int64 ``(k,)``: shape of the decoded chunk, its strides in bytes, its dimensions from slowest to fastest.
-        bases, strides
-            int64 ``(g,)`` and ``(g, k)``: addresses of the outputs (or inputs), which the caller keeps alive, and their
-            strides in bytes.
-        tables
-            int64 ``(2, k)``: addresses of the index tables in the chunk and in the output, 0 where there is none.
         points
             For a point selection, int64 ``(p,)`` each: byte offsets in the chunk, addresses of the output's elements.
         dense_rows
             0, ``SINGLE_ELEMENTS`` or ``ANY_ROWS``.
         stream
             Whether rows are written past the caches.
-        conversion
-            Number of the conversion of elements (``gzarr_kernels.slots.conversion``), and their bytes in the chunk;
-            None if they are placed as they are.
         """
         geometry = np.zeros(g.SIZE, np.int64) if into is None else into
-        tables_address = self.keep(tables)
+        k = len(pieces.step)
+        tables_address = self.keep(memory.tables)
         geometry[g.K] = k
-        geometry[g.ITEMSIZE] = itemsize
-        geometry[g.SWAP] = swap
-        geometry[g.FIELD_OFFSET] = field_offset
-        geometry[g.START] = self.keep(start)
-        geometry[g.COUNT] = self.keep(count)
-        geometry[g.TARGET] = self.keep(target)
-        geometry[g.OUTPUT] = self.keep(output)
-        geometry[g.STEP] = self.keep(step)
-        geometry[g.SOURCE_STRIDES] = self.keep(chunk_strides)
-        geometry[g.BASES] = self.keep(bases)
-        geometry[g.TARGET_STRIDES] = self.keep(strides)
+        geometry[g.ITEMSIZE] = chunk.itemsize
+        geometry[g.SWAP] = chunk.swap
+        geometry[g.FIELD_OFFSET] = chunk.field_offset
+        geometry[g.START] = self.keep(pieces.start)
+        geometry[g.COUNT] = self.keep(pieces.count)
+        geometry[g.TARGET] = self.keep(pieces.target)
+        geometry[g.OUTPUT] = self.keep(pieces.output)
+        geometry[g.STEP] = self.keep(pieces.step)
+        geometry[g.SOURCE_STRIDES] = self.keep(chunk.strides)
+        geometry[g.BASES] = self.keep(memory.bases)
+        geometry[g.TARGET_STRIDES] = self.keep(memory.strides)
         geometry[g.TABLE_SOURCE] = tables_address
         geometry[g.TABLE_TARGET] = tables_address + 8 * k
-        geometry[g.ORDER] = self.keep(order)
+        geometry[g.ORDER] = self.keep(chunk.order)
         geometry[g.DENSE_ROWS] = dense_rows
-        geometry[g.CHUNK_SHAPE] = self.keep(chunk_shape)
+        geometry[g.CHUNK_SHAPE] = self.keep(chunk.shape)
         if points is not None:
             geometry[g.POINT_SOURCE] = self.keep(points[0])
             geometry[g.POINT_TARGET] = self.keep(points[1])
         geometry[g.STREAM] = stream
-        geometry[g.CONVERSION], geometry[g.SOURCE_ITEMSIZE] = conversion or (NONE, itemsize)
+        geometry[g.CONVERSION], geometry[g.SOURCE_ITEMSIZE] = chunk.conversion or (NONE, chunk.itemsize)
         return geometry
 
     def set_memory(self, where: IntArray, nbytes: IntArray) -> None:
@@ -460,12 +496,20 @@ class WriteSlots(JobSlots):
         job[w.AT_START] = at_start
 
 
-def piece_columns(plan: Plan) -> tuple[IntArray, IntArray, IntArray, IntArray]:
-    """Return a plan's columns ``start``, ``count`` and ``target``, and its ``step``, with at least one dimension.
-
-    The element of an array without dimensions is the only one along one dimension.
-    """
+def placed_pieces(plan: Plan) -> PlacedPieces:
+    """Return a plan's pieces. The element of an array without dimensions is the only one along one dimension."""
     if plan.chunks.shape[1]:
-        return plan.start, plan.count, plan.target, plan.step
+        return PlacedPieces(plan.start, plan.count, plan.target, plan.output, plan.step)
     zeros, ones = np.zeros((len(plan.start), 1), np.int64), np.ones((len(plan.start), 1), np.int64)
-    return zeros, ones, zeros, np.ones(1, np.int64)
+    return PlacedPieces(zeros, ones, zeros, plan.output, np.ones(1, np.int64))
+
+
+def elements_of(chunk: ArrayRepresentation, program: EncodingProgram | Program) -> ChunkElements:
+    """Return the elements of a chunk as a program leaves or takes them; the only one of an array without dimensions."""
+    return ChunkElements(
+        np.array(chunk.shape or (1,), np.int64),
+        np.array(program.strides or (0,), np.int64),
+        np.array(program.order or (0,), np.int64),
+        chunk.dtype.itemsize,
+        program.swap,
+    )

@@ -31,6 +31,7 @@ from . import auto_chunks
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from typing import Unpack
 
     from ..metadata.format import Format
     from ..metadata.layout import Layout
@@ -73,6 +74,22 @@ class NewArrayArguments(ArrayArguments, total=False):
     fill_masked: bool
 
 
+_DEFAULTS: Final[ArrayArguments] = {
+    "dtype": None,
+    "chunks": AUTO,
+    "shards": None,
+    "codecs": AUTO,
+    "filters": AUTO,
+    "serializer": AUTO,
+    "compressors": AUTO,
+    "fill_value": None,
+    "order": "C",
+    "attributes": None,
+    "dimension_names": None,
+    "chunk_key_encoding": None,
+}
+
+
 def check_names(arguments: Mapping[str, Any]) -> None:
     """Raise if a name is not an argument of :func:`gzarr.create_array`, for functions that pass theirs on."""
     for name in arguments:
@@ -87,43 +104,35 @@ def new_metadata(
     zarr_format: ZarrFormat,
     *,
     layout: Layout | None = None,
-    dtype: Any = None,
-    chunks: Any = AUTO,
-    shards: Any = None,
-    codecs: Any = AUTO,
-    filters: Any = AUTO,
-    serializer: Any = AUTO,
-    compressors: Any = AUTO,
-    fill_value: Any = None,
-    order: Literal["C", "F"] = "C",
-    attributes: Mapping[str, Any] | None = None,
-    dimension_names: Any = None,
-    chunk_key_encoding: Any = None,
+    **arguments: Unpack[ArrayArguments],
 ) -> ArrayMetadata:
     """Return the metadata of a new array, as read back from its documents.
-
-    The other parameters are as for :func:`gzarr.create_array`.
 
     Parameters
     ----------
     path
         Path of the array in its store.
+    shape
+        Its shape in elements.
     zarr_format
         Zarr format of its documents.
-    fill_value
-        Also :data:`UNDEFINED`; version 3 then has zero.
     layout
         Layout of the 2022 draft hierarchy that the array will be in; None for a new hierarchy.
+    **arguments
+        As for :func:`gzarr.create_array`. ``fill_value`` is also :data:`UNDEFINED`; version 3 then has zero.
 
     Raises
     ------
     ArgumentError
         If an argument is wrong, or the format cannot represent it.
     """
+    check_names(arguments)
     format = FORMATS[zarr_format]
     size = check_shape(shape)
-    stored, text, named = data_type(dtype, zarr_format)
-    if text is None and stored.hasobject and _is_auto(codecs) and _is_auto(filters):
+    given = {**_DEFAULTS, **arguments}
+    coding = {name: given[name] for name in ("codecs", "filters", "serializer", "compressors")}
+    stored, text, named = data_type(given["dtype"], zarr_format)
+    if text is None and stored.hasobject and _is_auto(given["codecs"]) and _is_auto(given["filters"]):
         raise ArgumentError(
             "dtype=object: say what the objects are; dtype=str and dtype=bytes are variable-length strings and bytes, "
             "other objects need zarr_format=2 and a filter such as filters=[{'id': 'json2'}]"
@@ -132,22 +141,19 @@ def new_metadata(
     chain = choose(
         element,
         text,
-        codecs=codecs,
-        filters=filters,
-        serializer=serializer,
-        compressors=compressors,
+        **coding,
         big=format.features.byte_order_codec and stored.byteorder == ">",
         blosc_only=not format.features.zstd,
     )
-    if order not in ("C", "F"):
-        raise ArgumentError(f"order must be 'C' or 'F', not {order!r}")
-    if order == "F" and len(size) > 1 and not any(isinstance(codec, TransposeCodec) for codec in chain):
+    if given["order"] not in ("C", "F"):
+        raise ArgumentError(f"order must be 'C' or 'F', not {given['order']!r}")
+    if given["order"] == "F" and len(size) > 1 and not any(isinstance(codec, TransposeCodec) for codec in chain):
         chain = (TransposeCodec(tuple(reversed(range(len(size))))), *chain)
-    chunk_grid, inner_shape = _grid(chunks, shards, size, _TEXT_NBYTES if text else element.itemsize)
+    chunk_grid, inner_shape = _grid(given["chunks"], given["shards"], size, _TEXT_NBYTES if text else element.itemsize)
     if inner_shape is not None:
         chain = (ShardingIndexed(inner_shape, chain, format.shard_index_codecs),)
-    plain_attributes = plain({} if attributes is None else attributes)
-    names = _dimension_names(dimension_names, len(size))
+    plain_attributes = plain({} if given["attributes"] is None else given["attributes"])
+    names = _dimension_names(given["dimension_names"], len(size))
     if names is not None and not format.features.dimension_names:
         if None in names:
             raise ArgumentError("before version 3, either all dimensions have a name or none; got a None among them")
@@ -156,8 +162,8 @@ def new_metadata(
         chunk_grid=chunk_grid,
         dtype=element,
         data_type=format.data_type_text(stored, text, named),
-        chunk_key_encoding=_encoding(chunk_key_encoding, format, layout),
-        fill_value=_fill_value(fill_value, element, text, object_codec(chain)),
+        chunk_key_encoding=_encoding(given["chunk_key_encoding"], format, layout),
+        fill_value=_fill_value(given["fill_value"], element, text, object_codec(chain)),
         codecs=chain,
         attributes=plain_attributes,
         dimension_names=names if format.features.dimension_names else dimension_names_of(plain_attributes, len(size)),
@@ -165,8 +171,7 @@ def new_metadata(
         document=format.new_document(layout),
         chunk_prefix=format.chunk_prefix(path, layout),
     )
-    given = gives_level(codecs, filters, serializer, compressors)
-    return replace(_as_read(metadata, path), level_is_free=not given)
+    return replace(_as_read(metadata, path), level_is_free=not gives_level(*coding.values()))
 
 
 def _as_read(metadata: ArrayMetadata, path: str) -> ArrayMetadata:

@@ -14,9 +14,9 @@ from ..nodes.reader import NodeReader
 from ..stores.base import flushing
 from ..stores.keys import join_path, normalize_path
 from ..stores.resolve import as_store
-from .array_spec import ArrayArguments
+from .array_spec import NewArrayArguments
 from .group import Group
-from .new_nodes import new_array, new_group
+from .new_nodes import NewArray, new_group
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ..stores.resolve import StoreLike
 
 
-def create_array(
+def create_array(  # noqa: PLR0913
     store: StoreLike,
     shape: Any = None,
     dtype: Any = None,
@@ -145,36 +145,38 @@ def create_array(
     where = join_path(base, where)
     target = writable(opened, f"'/{where}'")
     with flushing(store, target, flush=data is not None):
-        return new_array(
+        arguments = NewArrayArguments(
+            shape=shape,
+            data=data,
+            dtype=dtype,
+            chunks=chunks,
+            shards=shards,
+            codecs=codecs,
+            filters=filters,
+            serializer=serializer,
+            compressors=compressors,
+            fill_value=fill_value,
+            order=order,
+            attributes=attributes,
+            dimension_names=dimension_names,
+            chunk_key_encoding=chunk_key_encoding,
+            write_empty_chunks=write_empty_chunks,
+            fill_masked=fill_masked,
+        )
+        new = NewArray(
             target,
             where,
             zarr_format,
+            arguments,
             overwrite=overwrite,
             device=device,
             missing=missing,
             verify=verify,
-            write_empty_chunks=write_empty_chunks,
-            fill_masked=fill_masked,
-            shape=shape,
-            data=data,
-            arguments=ArrayArguments(
-                dtype=dtype,
-                chunks=chunks,
-                shards=shards,
-                codecs=codecs,
-                filters=filters,
-                serializer=serializer,
-                compressors=compressors,
-                fill_value=fill_value,
-                order=order,
-                attributes=attributes,
-                dimension_names=dimension_names,
-                chunk_key_encoding=chunk_key_encoding,
-            ),
         )
+        return new.create()
 
 
-def create_group(
+def create_group(  # noqa: PLR0913
     store: StoreLike,
     *,
     path: str = "",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import ItemsView, Iterator, Mapping, ValuesView
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from ..arrays.array import Array
@@ -19,7 +20,7 @@ from ..nodes.reader import NodeReader, suggest
 from ..stores.base import is_listable
 from ..stores.keys import join_path, normalize_path
 from .group_properties import GroupProperties
-from .new_nodes import check_required, new_array, new_group
+from .new_nodes import NewArray, check_required, new_group
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from ..engines.access.access import Missing, Verify
     from ..metadata.model import ZarrFormat
     from ..nodes.entries import Entry
-    from ..stores.base import ReadableStore, Store
+    from ..stores.base import Store
     from .array_spec import LayoutArguments
 
 Node: TypeAlias = "Array | Group"
@@ -92,20 +93,12 @@ class Group(GroupProperties, Mapping[str, "Array | Group"]):
         return hash((Group, self._path))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        reader = self._reader
-        return _unpickled, (
-            reader.store,
-            self._path,
-            self._device,
-            self._metadata.children_format,
-            self._missing,
-            self._verify,
-            reader.allow_pickle,
-            # True applies only to the opened group; groups below it have no consolidated metadata themselves.
-            False if reader.use_consolidated is False else None,
-            reader.allow_fallback,
-            self._mode,
-        )
+        own = self._reader
+        # True applies only to the opened group; groups below it have no consolidated metadata themselves.
+        use_consolidated = False if own.use_consolidated is False else None
+        reader = NodeReader(own.store, own.allow_pickle, use_consolidated, own.allow_fallback)
+        make = partial(_unpickled, device=self._device, missing=self._missing, verify=self._verify, mode=self._mode)
+        return make, (reader, self._path, self._metadata.children_format)
 
     # -- children
 
@@ -360,20 +353,24 @@ class Group(GroupProperties, Mapping[str, "Array | Group"]):
         ReadOnlyError, ArgumentError, NodeTypeError, StoreError, ChunkWriteError
             As for :func:`gzarr.create_array`.
         """
-        return new_array(
+        new = NewArray(
             self._writable(),
             self._path_to_change(name),
             self.zarr_format,
+            {
+                "shape": shape,
+                "dtype": dtype,
+                "data": data,
+                "write_empty_chunks": write_empty_chunks,
+                "fill_masked": fill_masked,
+                **arguments,
+            },
             overwrite=overwrite,
             device=self._device,
             missing=self._missing,
             verify=self._verify,
-            write_empty_chunks=write_empty_chunks,
-            fill_masked=fill_masked,
-            shape=shape,
-            data=data,
-            arguments={"dtype": dtype, **arguments},
         )
+        return new.create()
 
     def create_group(self, name: str, *, attributes: Mapping[str, Any] | None = None, overwrite: bool = False) -> Group:
         """Create a group below, in this group's format.
@@ -574,23 +571,20 @@ def make_node(
 
 
 def _unpickled(
-    store: ReadableStore,
+    reader: NodeReader,
     path: str,
-    device: str,
     zarr_format: ZarrFormat | None,
+    *,
+    device: str,
     missing: Missing,
     verify: Verify,
-    allow_pickle: bool,
-    use_consolidated: bool | None,
-    allow_fallback: bool,
     mode: Literal["r", "r+"],
 ) -> Group:
     """Restore a pickled group by reading it from its store again."""
     resolve_device(device)
-    reader = NodeReader(store, allow_pickle, use_consolidated, allow_fallback)
     entry = reader.node(path, zarr_format)
     if entry is None:
-        raise NodeNotFoundError(f"the group '/{path}' no longer exists in {store!r}")
+        raise NodeNotFoundError(f"the group '/{path}' no longer exists in {reader.store!r}")
     node = make_node(
         entry.metadata,
         reader,
@@ -602,5 +596,5 @@ def _unpickled(
         mode=mode,
     )
     if not isinstance(node, Group):
-        raise NodeTypeError(f"'/{path}' in {store!r} has become an array")
+        raise NodeTypeError(f"'/{path}' in {reader.store!r} has become an array")
     return node

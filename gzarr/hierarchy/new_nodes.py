@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Any, TypedDict, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -31,41 +31,29 @@ from ..nodes.create import (
 )
 from ..stores.base import StagingStore
 from ..stores.locks import hold_node
-from .array_spec import ArrayArguments, check_names, data_type, new_metadata
+from .array_spec import ArrayArguments, data_type, new_metadata
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from typing import NotRequired, Unpack
 
     from ..engines.access.access import Missing, Verify
     from ..metadata.model import ZarrFormat
     from ..nodes.create import Location
     from ..stores.base import Stage, Store
-
-
-def new_array(store: Store, path: str, zarr_format: ZarrFormat, **options: Unpack[NewArrayOptions]) -> Array:
-    """Create an array in a writable store and write its data; parameters as for ``create_array``."""
-    return NewArray(store, path, zarr_format, **options).create()
-
-
-class NewArrayOptions(TypedDict):
-    """Keyword-only arguments of :class:`NewArray`."""
-
-    overwrite: bool
-    device: str
-    missing: Missing
-    verify: NotRequired[Verify]
-    write_empty_chunks: bool
-    fill_masked: NotRequired[bool]
-    shape: Any
-    data: Any
-    arguments: ArrayArguments
+    from .array_spec import NewArrayArguments
 
 
 class NewArray:
     """An array that is to be created in a writable store; its arguments are checked, and nothing is written.
 
-    Parameters as for ``create_array``; ``arguments`` are the ones that describe an array.
+    Parameters
+    ----------
+    store, path, zarr_format
+        Where it is created, and its format.
+    arguments
+        What describes it, its data, and how these are written.
+    overwrite, device, missing, verify
+        As for :func:`gzarr.create_array`.
 
     Attributes
     ----------
@@ -78,30 +66,30 @@ class NewArray:
         store: Store,
         path: str,
         zarr_format: ZarrFormat,
+        arguments: NewArrayArguments,
         *,
         overwrite: bool,
         device: str,
-        missing: Missing,
+        missing: Missing = "fill",
         verify: Verify = "none",
-        write_empty_chunks: bool,
-        fill_masked: bool = False,
-        shape: Any,
-        data: Any,
-        arguments: ArrayArguments,
     ) -> None:
         check_zarr_format(zarr_format, new=True)
-        check_names(arguments)
+        describing: dict[str, Any] = dict(arguments)
+        shape, data = describing.pop("shape", None), describing.pop("data", None)
+        fill_masked = bool(describing.pop("fill_masked", False))
+        write_empty_chunks = bool(describing.pop("write_empty_chunks", False))
+        described = cast("ArrayArguments", describing)
         if data is not None:
-            data, shape, arguments = arguments_of_data(data, shape, arguments, zarr_format, fill_masked=fill_masked)
+            data, shape, described = arguments_of_data(data, shape, described, zarr_format, fill_masked=fill_masked)
         elif shape is None:
             raise ArgumentError("a new array needs a shape (or data)")
         # Arguments first: checking them needs no store.
-        metadata = new_metadata(path, shape, zarr_format, **arguments)
+        metadata = new_metadata(path, shape, zarr_format, **described)
         # Read before anything is erased: data may be what is overwritten.
         self._data = data if data is None else all_of(data, metadata, f"/{path}", fill_masked=fill_masked)
         self._store, self._path, self._format = store, path, zarr_format
         self._overwrite = overwrite
-        self._shape, self._arguments = shape, arguments
+        self._shape, self._arguments = shape, described
         self._options: dict[str, Any] = {
             "device": device,
             "missing": missing,

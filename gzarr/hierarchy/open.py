@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 from ..arrays.array import Array
 from ..arrays.device_choice import resolve_device
-from ..arrays.read_options import check_verify
+from ..arrays.read_options import check_missing, check_verify
 from ..errors import ArgumentError, MetadataError, NodeNotFoundError, NodeTypeError, ReadOnlyError, StoreError
 from ..metadata.formats import DEFAULT_FORMAT, FORMATS, check_zarr_format, looked_for
 from ..metadata.model import ArrayMetadata, GroupMetadata, ZarrFormat
@@ -17,7 +17,7 @@ from ..stores.base import flushing, is_listable
 from ..stores.keys import join_path, normalize_path
 from ..stores.resolve import as_store
 from .group import Group, make_node
-from .new_nodes import check_required, new_array, new_group
+from .new_nodes import NewArray, check_required, new_group
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ..engines.access.access import Missing, Verify
     from ..nodes.entries import Entry
     from ..stores.resolve import StoreLike
-    from .array_spec import ArrayArguments, NewArrayArguments
+    from .array_spec import NewArrayArguments
 
 __all__ = [
     "Array",
@@ -45,7 +45,7 @@ Mode: TypeAlias = Literal["r", "r+", "a", "w", "w-"]
 _Node = TypeVar("_Node", Array, Group)
 
 
-def open(
+def open(  # noqa: PLR0913
     store: StoreLike,
     *,
     path: str = "",
@@ -131,15 +131,11 @@ def open(
     request = _prepare(
         store,
         path,
-        mode,
-        device,
-        zarr_format,
-        missing,
-        verify,
-        allow_pickle,
-        use_consolidated,
-        allow_fallback,
+        _Use(mode, device, zarr_format, missing, verify),
         storage_options,
+        allow_pickle=allow_pickle,
+        use_consolidated=use_consolidated,
+        allow_fallback=allow_fallback,
     )
     if mode in ("r", "r+"):
         _check_creation(creation, mode)
@@ -157,7 +153,7 @@ def open(
     return request.node(entry)
 
 
-def open_array(
+def open_array(  # noqa: PLR0913
     store: StoreLike,
     *,
     path: str = "",
@@ -195,14 +191,19 @@ def open_array(
         As for :func:`open`.
     """
     request = _prepare(
-        store, path, mode, device, zarr_format, missing, verify, allow_pickle, None, allow_fallback, storage_options
+        store,
+        path,
+        _Use(mode, device, zarr_format, missing, verify),
+        storage_options,
+        allow_pickle=allow_pickle,
+        allow_fallback=allow_fallback,
     )
     if mode in ("r", "r+"):
         _check_creation(creation, mode)
     return _array(request, creation)
 
 
-def open_group(
+def open_group(  # noqa: PLR0913
     store: StoreLike,
     *,
     path: str = "",
@@ -244,15 +245,11 @@ def open_group(
     request = _prepare(
         store,
         path,
-        mode,
-        device,
-        zarr_format,
-        missing,
-        verify,
-        allow_pickle,
-        use_consolidated,
-        allow_fallback,
+        _Use(mode, device, zarr_format, missing, verify),
         storage_options,
+        allow_pickle=allow_pickle,
+        use_consolidated=use_consolidated,
+        allow_fallback=allow_fallback,
     )
     if attributes is not None and mode in ("r", "r+"):
         _check_creation({"attributes": attributes}, mode)
@@ -365,21 +362,36 @@ def open_consolidated(store: StoreLike, **arguments: Any) -> Group:
 
 
 @dataclass(frozen=True, slots=True)
-class _OpenRequest:
-    """Checked arguments of a function that opens a node."""
+class _Use:
+    """How a node is opened; parameters as for :func:`open`, checked."""
 
-    given: StoreLike
-    reader: NodeReader
-    path: str
     mode: Mode
     device: str
     zarr_format: ZarrFormat | None
     missing: Missing
     verify: Verify
 
+    def __post_init__(self) -> None:
+        if self.mode not in ("r", "r+", "a", "w", "w-"):
+            raise ArgumentError(f'mode must be "r", "r+", "a", "w" or "w-", not {self.mode!r}')
+        resolve_device(self.device)
+        check_zarr_format(self.zarr_format, optional=True, new=self.mode not in ("r", "r+"))
+        check_missing(self.missing)
+        check_verify(self.verify)
+
+
+@dataclass(frozen=True, slots=True)
+class _OpenRequest:
+    """Checked arguments of a function that opens a node."""
+
+    given: StoreLike
+    reader: NodeReader
+    path: str
+    use: _Use
+
     def node(self, entry: Entry) -> Array | Group:
         """Return an existing node."""
-        if self.mode != "r" and not isinstance(entry.metadata, MetadataError):
+        if self.use.mode != "r" and not isinstance(entry.metadata, MetadataError):
             format = FORMATS[entry.metadata.zarr_format]
             if not format.features.writable:
                 raise ReadOnlyError(
@@ -390,11 +402,11 @@ class _OpenRequest:
             entry.metadata,
             self.reader,
             self.path,
-            device=self.device,
-            missing=self.missing,
-            verify=self.verify,
+            device=self.use.device,
+            missing=self.use.missing,
+            verify=self.use.verify,
             children=entry.children,
-            mode="r" if self.mode == "r" else "r+",
+            mode="r" if self.use.mode == "r" else "r+",
         )
 
     def group(self, metadata: GroupMetadata) -> Group:
@@ -403,9 +415,9 @@ class _OpenRequest:
             metadata,
             self.reader,
             self.path,
-            device=self.device,
-            missing=self.missing,
-            verify=self.verify,
+            device=self.use.device,
+            missing=self.use.missing,
+            verify=self.use.verify,
             mode="r+",
         )
 
@@ -413,18 +425,18 @@ class _OpenRequest:
 def _open_or_make(
     request: _OpenRequest, present: Callable[[_OpenRequest], _Node | None], make: Callable[[], _Node], kind: str
 ) -> _Node:
-    if request.mode not in ("w", "w-"):
+    if request.use.mode not in ("w", "w-"):
         found = present(request)
         if found is not None:
             return found
-        if request.mode != "a":
+        if request.use.mode != "a":
             raise _not_found(kind, request)
     try:
         with flushing(request.given, request.reader.store, flush=False):
             return make()
     except ArgumentError:
         # Another thread or process may have been faster; the node that it created will do.
-        found = present(request) if request.mode == "a" else None
+        found = present(request) if request.use.mode == "a" else None
         if found is None:
             raise
         return found
@@ -434,21 +446,17 @@ def _array(request: _OpenRequest, creation: NewArrayArguments) -> Array:
     """Open or create an array, depending on the mode."""
 
     def make() -> Array:
-        arguments = dict(creation)
-        return new_array(
+        new = NewArray(
             writable(request.reader.store, f"'/{request.path}'"),
             request.path,
-            request.zarr_format or DEFAULT_FORMAT,
-            overwrite=request.mode == "w",
-            device=request.device,
-            missing=request.missing,
-            verify=request.verify,
-            write_empty_chunks=bool(arguments.pop("write_empty_chunks", False)),
-            fill_masked=bool(arguments.pop("fill_masked", False)),
-            shape=arguments.pop("shape", None),
-            data=arguments.pop("data", None),
-            arguments=cast("ArrayArguments", arguments),
+            request.use.zarr_format or DEFAULT_FORMAT,
+            creation,
+            overwrite=request.use.mode == "w",
+            device=request.use.device,
+            missing=request.use.missing,
+            verify=request.use.verify,
         )
+        return new.create()
 
     return _open_or_make(request, _present_array, make, "array")
 
@@ -456,7 +464,7 @@ def _array(request: _OpenRequest, creation: NewArrayArguments) -> Array:
 def _present_array(request: _OpenRequest) -> Array | None:
     """Return the existing array, or None."""
     # Only arrays are looked for, which saves requests: implicit groups only matter when an array is created.
-    entry = request.reader.node(request.path, request.zarr_format, groups=False)
+    entry = request.reader.node(request.path, request.use.zarr_format, groups=False)
     if entry is None:
         return None
     if isinstance(entry.metadata, GroupMetadata):
@@ -475,9 +483,9 @@ def _group(request: _OpenRequest, attributes: Mapping[str, Any] | None) -> Group
         metadata = new_group(
             writable(request.reader.store, f"'/{request.path}'"),
             request.path,
-            request.zarr_format or DEFAULT_FORMAT,
+            request.use.zarr_format or DEFAULT_FORMAT,
             attributes=attributes,
-            overwrite=request.mode == "w",
+            overwrite=request.use.mode == "w",
         )
         return request.group(metadata)
 
@@ -486,7 +494,7 @@ def _group(request: _OpenRequest, attributes: Mapping[str, Any] | None) -> Group
 
 def _present_group(request: _OpenRequest) -> Group | None:
     """Return the existing group, or None."""
-    entry = request.reader.node(request.path, request.zarr_format)
+    entry = request.reader.node(request.path, request.use.zarr_format)
     if entry is None:
         return None
     if isinstance(entry.metadata, ArrayMetadata):
@@ -510,24 +518,15 @@ def _check_creation(creation: Mapping[str, Any], mode: Mode, *, group: bool = Fa
 def _prepare(
     store: StoreLike,
     path: str,
-    mode: Mode,
-    device: str,
-    zarr_format: ZarrFormat | None,
-    missing: Missing,
-    verify: Verify,
-    allow_pickle: bool,
-    use_consolidated: bool | None,
-    allow_fallback: bool,
+    use: _Use,
     storage_options: Mapping[str, Any] | None,
+    *,
+    allow_pickle: bool,
+    use_consolidated: bool | None = None,
+    allow_fallback: bool,
 ) -> _OpenRequest:
     """Check all arguments before the store is touched."""
-    if mode not in ("r", "r+", "a", "w", "w-"):
-        raise ArgumentError(f'mode must be "r", "r+", "a", "w" or "w-", not {mode!r}')
-    resolve_device(device)
-    check_zarr_format(zarr_format, optional=True, new=mode not in ("r", "r+"))
-    if missing not in ("fill", "error"):
-        raise ArgumentError(f'missing must be "fill" or "error", not {missing!r}')
-    check_verify(verify)
+    mode = use.mode
     where = normalize_path(path)
     opened, base = as_store(store, mode, storage_options)
     where = join_path(base, where)
@@ -536,12 +535,12 @@ def _prepare(
     if use_consolidated is None and mode != "r" and is_listable(opened, ask=False):
         use_consolidated = False  # not used by writable groups: see Group
     reader = NodeReader(opened, bool(allow_pickle), use_consolidated, bool(allow_fallback))
-    return _OpenRequest(store, reader, where, mode, device, zarr_format, missing, verify)
+    return _OpenRequest(store, reader, where, use)
 
 
 def _not_found(what: str, request: _OpenRequest) -> NodeNotFoundError:
     """Return the error for a missing node, with a hint at existing ones."""
-    reader, path, zarr_format = request.reader, request.path, request.zarr_format
+    reader, path, zarr_format = request.reader, request.path, request.use.zarr_format
     documents = looked_for(zarr_format)
     hint = ""
     parent, _, name = path.rpartition("/")

@@ -309,7 +309,7 @@ def _offset(x: Any, a: gzarr.Array, region: Any) -> tuple[int, ...]:
     return offset
 
 
-def from_dask(
+def from_dask(  # noqa: PLR0913
     x: Any,
     store: Any,
     *,

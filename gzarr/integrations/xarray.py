@@ -78,7 +78,7 @@ class GzarrBackendEntrypoint(BackendEntrypoint):  # type: ignore[misc]
             return False
         return os.fspath(filename_or_obj).rstrip("/").endswith(".zarr")
 
-    def open_dataset(
+    def open_dataset(  # noqa: PLR0913
         self,
         filename_or_obj: StoreLike | AbstractDataStore,
         *,
@@ -172,7 +172,7 @@ class GzarrBackendEntrypoint(BackendEntrypoint):  # type: ignore[misc]
             tree[path].set_close(dataset._close)
         return tree
 
-    def open_groups_as_dict(
+    def open_groups_as_dict(  # noqa: PLR0913
         self,
         filename_or_obj: StoreLike,
         *,

@@ -32,7 +32,7 @@ from .samples import Geometry
 from .stats import Stats
 from .tensors import flipped, stacked
 from .volumes import Volume, Volumes
-from .work import most_held
+from .work import Giving, most_held
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -148,7 +148,7 @@ class Loader:
     epoch ends with an ArgumentError or a NodeNotFoundError that says so.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913
         self,
         arrays: Inputs,
         sampler: Sampler | None = None,
@@ -347,18 +347,8 @@ class Loader:
                 self._used, self._loaded = False, loaded
 
         self._warn_of_little_mixing(epoch)
-        pipeline = Pipeline(
-            epoch,
-            begin=begin,
-            transform=self._transform,
-            on_error=self._on_error,
-            copy=self._copy,
-            like=self._like,
-            pinned=self._pinned,
-            progress=given,
-            documents=self._documents,
-            static=self._static,
-        )
+        giving = Giving(self._transform, self._on_error, self._copy, self._like, self._pinned, self._static)
+        pipeline = Pipeline(epoch, begin, giving, progress=given, documents=self._documents)
         if together:
             # Chunks are asked for meanwhile: the documents of a remote store take a round trip.
             try:

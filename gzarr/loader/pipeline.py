@@ -15,14 +15,12 @@ from .like import consumer_stream, converted, converter, sparse_converter
 from .work import EpochWork
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
 
     from .documents import Documents
     from .epoch import Epoch
-    from .like import Like
-    from .pinned import PinnedResults
     from .stats import Stats
-    from .work import Batch, OnError, Ready
+    from .work import Giving, Ready
 
 
 class Pipeline:
@@ -34,41 +32,33 @@ class Pipeline:
         The epoch.
     begin
         Position of the order to go on from.
-    transform, on_error, copy, like
-        As for :class:`gzarr.loader.Loader`.
-    pinned
-        Page-locked memory for the batches, or None.
+    giving
+        What becomes of samples that were read.
     progress
         Function that is called with the number of batches given out, and with None at the end.
     documents
         Looks at the documents of the arrays.
-    static
-        Arrays that each batch has as they are, by name.
     """
 
     def __init__(
         self,
         epoch: Epoch,
-        *,
         begin: int,
-        transform: Callable[[Batch], Any] | None,
-        on_error: OnError,
-        copy: bool,
-        like: Like | None,
-        pinned: PinnedResults | None,
+        giving: Giving,
+        *,
         progress: Callable[[int | None], None],
         documents: Documents,
-        static: Mapping[str, Any],
     ) -> None:
         self._pid = os.getpid()
         self._steps = epoch.steps(begin)
-        new_work = partial(EpochWork, epoch, begin, on_error, transform, pinned, documents, static)
+        new_work = partial(EpochWork, epoch, begin, giving, documents)
         self._work = work = new_work()
         self._inline: Iterator[Ready] | None = None
         self._given = 0
         # When the consumer got the last batch.
         self._left: float | None = None
-        self._copy = copy
+        like, pinned = giving.like, giving.pinned
+        self._copy = giving.copy
         self._like, self._device = like, work.device
         self._convert = converter(like, self._device)
         has_sparse = any(output.sparse is not None for output in work.reading.outputs)

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     from .documents import Documents
     from .epoch import Epoch
+    from .like import Like
     from .memory import Memory
     from .pinned import PinnedResults
     from .reading import Reading, Source
@@ -131,6 +132,28 @@ def decoding_bytes(source: Source) -> int:
     return 2 * thread_count() * math.prod(array.chunks) * array.dtype.itemsize
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Giving:
+    """What becomes of samples that were read.
+
+    Attributes
+    ----------
+    transform, on_error, copy, like
+        As for :class:`gzarr.loader.Loader`.
+    pinned
+        Page-locked memory for the batches, or None.
+    static
+        Arrays that each batch has as they are, by name.
+    """
+
+    transform: Callable[[Batch], Any] | None
+    on_error: OnError
+    copy: bool
+    like: Like | None
+    pinned: PinnedResults | None
+    static: Mapping[str, Any]
+
+
 class EpochWork:
     """What the threads of an epoch share."""
 
@@ -138,24 +161,19 @@ class EpochWork:
         self,
         epoch: Epoch,
         begin: int,
-        on_error: OnError,
-        transform: Callable[[Batch], Any] | None,
-        pinned: PinnedResults | None,
+        giving: Giving,
         documents: Documents,
-        static: Mapping[str, Any],
     ) -> None:
         self.epoch = epoch
         self.volumes: list[Volume] = epoch.samples.each
         self.reading: Reading = self.volumes[0].reading
         self.device: str = self.reading.sources[0].array.device
-        self.static = static
+        self.giving = giving
         self.begin = begin
         self.first: int = epoch.first_turn(begin)
         self.end: int = epoch.end(begin)
         self.bounds: list[int] = epoch.bounds(self.first, self.end)
-        self.on_error = on_error
-        self.transform = transform
-        self.memory: Memory = memory_of(self.device, pinned)
+        self.memory: Memory = memory_of(self.device, giving.pinned)
         room = epoch.kept_bytes
         keeping = Keeping(epoch, self.bounds, room) if room else None
         self.kept: Kept | None = None
@@ -293,7 +311,7 @@ class EpochWork:
         try:
             self._read(batch.numbers[rows], batch.origins[rows], [(batch, rows)])
         except GzarrError as error:
-            if self.on_error == "raise" and not isinstance(error, ChunkDecodeError):
+            if self.giving.on_error == "raise" and not isinstance(error, ChunkDecodeError):
                 # A store that does not answer would be waited for again and again.
                 self._add_failure(batch, rows.start, error)
                 return
@@ -325,12 +343,13 @@ class EpochWork:
         result = Batch()
         # Without the keys of poses.
         result.samples, result.volumes, result.origins = labels, volumes, origins[:, : self.epoch.samples.axes]
-        result.update(self.static)
+        result.update(self.giving.static)
         self.reading.place(result, arrays)
         if any(output.sparse is not None for output in self.reading.outputs):
             # Rows that stay sparse are put together only now.
             mark = self.memory.mark()
-        return (result, mark) if self.transform is None else self.memory.transformed(self.transform, result, mark)
+        transform = self.giving.transform
+        return (result, mark) if transform is None else self.memory.transformed(transform, result, mark)
 
     def _tell(self, batch: _Open, labels: IntArray) -> None:
         """Raise the errors of a batch, or call the function for them, with the samples' labels."""
@@ -344,10 +363,10 @@ class EpochWork:
                 # Of an error that is not of one chunk, the first sample that was asked for.
                 at = "in" if isinstance(error, ChunkDecodeError) else "from"
                 error.add_note(f"({at} sample {int(labels[row])}, which begins at {begins})")
-                if self.on_error == "raise":
+                if self.giving.on_error == "raise":
                     raise error
-                if callable(self.on_error):
-                    self.on_error(error, int(labels[row]))
+                if callable(self.giving.on_error):
+                    self.giving.on_error(error, int(labels[row]))
         finally:
             # An error's traceback has this frame: they would keep each other until garbage is collected.
             del bad, error

@@ -74,6 +74,10 @@ class Meaning:
         What is said otherwise than in the source, one line of text each.
     losses
         What some reader no longer sees in the copy, one line of text each.
+    names
+        Names of the array's dimensions: its own, or its image's.
+    axes
+        If the array is a level of an image of OME-Zarr that is converted, the names of that image's axes.
     """
 
     attributes: dict[str, Any]
@@ -82,6 +86,8 @@ class Meaning:
     writes_absent: bool = False
     changes: list[str] = field(default_factory=list)
     losses: list[str] = field(default_factory=list)
+    names: tuple[str | None, ...] | None = None
+    axes: tuple[str, ...] | None = None
 
 
 class Conventions:
@@ -113,12 +119,7 @@ class Conventions:
             if self._upwards and path and (hidden := _nczarr_attributes(node.attributes)):
                 self._nczarr_children.setdefault(parent, {})[name] = hidden
 
-    def axes(self, path: str) -> tuple[str, ...] | None:
-        """Return the names of the axes of an image of OME-Zarr that is converted, if an array is a level of one."""
-        return self._ome.axes.get(path)
-
-    def names(self, path: str, metadata: ArrayMetadata) -> tuple[str | None, ...] | None:
-        """Return the names of the dimensions of an array whose group came before: its own, or its image's."""
+    def _names(self, path: str, metadata: ArrayMetadata) -> tuple[str | None, ...] | None:
         own = metadata.dimension_names
         if own is not None and any(name is not None for name in own):
             return own
@@ -141,6 +142,7 @@ class Conventions:
     def of_array(self, path: str, metadata: ArrayMetadata) -> Meaning:
         """Return the meaning of the copy of an array, whose group came before."""
         meaning = Meaning(dict(metadata.attributes), metadata.dimension_names, metadata.fill_value)
+        meaning.names, meaning.axes = self._names(path, metadata), self._ome.axes.get(path)
         if self._upwards:
             self._raise(path, metadata, meaning)
         elif self._downwards:

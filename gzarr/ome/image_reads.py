@@ -132,7 +132,7 @@ class ImageReads(ImageSystems):
             chosen = tuple(named.get(name, slice(None)) for name in self.axes)
         return self._read(level, chosen, out, stream, budget_bytes)
 
-    def read_um(
+    def read_um(  # noqa: PLR0913
         self,
         center: Sequence[float] | Mapping[str, float],
         size: float | Sequence[float] | Mapping[str, float],

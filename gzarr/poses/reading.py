@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _WANTED = f"read_affine takes {KINDS}"
 
 
-def read_affine(
+def read_affine(  # noqa: PLR0913
     array: Input,
     matrix: Any,
     *,

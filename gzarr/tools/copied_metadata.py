@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ..codecs.choice import AUTO
 from ..documents.json import quote
@@ -33,18 +33,26 @@ def group_metadata(metadata: GroupMetadata, zarr_format: ZarrFormat, attributes:
     return GroupMetadata(attributes=dict(attributes), zarr_format=zarr_format)
 
 
+class ChunkStorage(NamedTuple):
+    """How a copy stores chunks; each as for :func:`gzarr.copy`."""
+
+    chunks: Any
+    shards: Any
+    codecs: Any
+
+
+#: As the source stores them.
+KEPT: Final = ChunkStorage(KEEP, KEEP, KEEP)
+
+
 def array_metadata(
     metadata: ArrayMetadata,
     at: str,
     to: str,
     zarr_format: ZarrFormat,
     layout: Layout | None,
-    chunks: Any,
-    shards: Any,
-    codecs: Any,
+    storage: ChunkStorage,
     meaning: Meaning,
-    axes: tuple[str, ...] | None,
-    names: tuple[str | None, ...] | None = None,
 ) -> ArrayMetadata:
     """Return the metadata of the copy of an array.
 
@@ -54,14 +62,10 @@ def array_metadata(
         Metadata and path of the array.
     to, zarr_format, layout
         Path, format and layout of the copy.
-    chunks, shards, codecs
-        As for :func:`copy`.
+    storage
+        Its chunks, shards and codecs.
     meaning
         What the copy says of its elements.
-    axes
-        If the array is a level of an image, the names of that image's axes, if they are to be the dimension names.
-    names
-        Names of the array's dimensions, for chunks and shards by name.
 
     Raises
     ------
@@ -69,7 +73,8 @@ def array_metadata(
         If an argument is wrong, or if the format cannot represent the array. The message names the array.
     """
     format = FORMATS[zarr_format]
-    chunks, shards = _by_name(metadata, names, chunks, shards)
+    chunks, shards = _by_name(metadata, meaning.names, storage.chunks, storage.shards)
+    codecs, axes = storage.codecs, meaning.axes
     kept = [_is(value, KEEP) for value in (chunks, shards, codecs)]
     if all(kept) and format.can_reuse(metadata):
         return metadata

@@ -1,13 +1,9 @@
 """Copying arrays and hierarchies to another store, format, chunk shape or codec chain, in bounded memory.
 
 - Everything is checked before anything is written, including whether the target format can represent the source.
-- Groups are written before their members, the documents of an array after its chunks. So an existing array is always
-  complete, and a copy that fails or is killed leaves chunks without an array, which nobody reads.
 - Each stored value is written once, as a whole. Arrays are copied by region: as many whole chunks (shards) of the
   target as the budget allows, aligned to chunks of the source where possible, so that these are decoded once.
 - Regions without stored chunks in the source are skipped.
-- ``resume`` trusts no existing data: it is read, compared with the source, and written again where it differs. Nodes
-  that the source lacks are neither erased nor silently kept: they are an error.
 - If codecs, chunks and elements stay the same, stored values are copied without decoding them.
 - What readers see beside elements is translated by :mod:`gzarr.metadata.conventions`. A copy in which some reader would
   see less is refused, unless ``lossy``.
@@ -16,10 +12,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from ..arrays.array import Array
-from ..arrays.device_choice import resolve_device
 from ..arrays.view import ArrayView
 from ..codecs.choice import AUTO
 from ..errors import ArgumentError, MetadataError, NodeNotFoundError
@@ -27,249 +22,29 @@ from ..hierarchy.array_spec import UNDEFINED, new_metadata
 from ..hierarchy.create_filled import arguments_like
 from ..hierarchy.group import Group, make_node
 from ..metadata.conventions import Conventions, differences
-from ..metadata.formats import FORMATS, check_zarr_format, format_of_copies
+from ..metadata.formats import FORMATS, format_of_copies
 from ..metadata.model import ArrayMetadata, GroupMetadata
-from ..metadata.to_documents import dump
-from ..nodes.change import delete_node, hold_documents, reader_of, writable
-from ..nodes.create import check_name, inspect_location, stray_chunks, write_new_group
+from ..nodes.change import writable
+from ..nodes.create import check_name, inspect_location
 from ..nodes.reader import NodeReader
-from ..progress import watch
-from ..stores.base import flushing, is_listable
+from ..stores.base import is_listable
 from ..stores.keys import join_path, normalize_path
-from ..stores.locks import hold_node
 from ..stores.places import place_of
 from ..stores.places_read import check_apart
 from ..stores.resolve import as_store
-from .consolidate import consolidate_metadata
-from .copied_metadata import KEEP, array_metadata, check_lengths, check_names, group_metadata, names_axes
-from .copy_array import ArrayCopy
-from .processes import as_executor, check_shared
+from .copied_metadata import KEEP, KEPT, array_metadata, check_names, group_metadata, names_axes
+from .copy_array import ArrayCopy, StoredArray
+from .copy_options import DEFAULT_BUDGET_BYTES, CopyOptions
+from .planned_copy import Copy, CopyTarget
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
     from ..metadata.model import NodeMetadata, ZarrFormat
-    from ..nodes.create import Location
-    from ..stores.base import ReadableStore, Store
     from ..stores.resolve import StoreLike
 
-DEFAULT_BUDGET_BYTES: Final = 256 << 20
 
-
-class Copy:
-    """A planned and checked copy; see :func:`prepare_copy`. Nothing is written before :meth:`steps`.
-
-    Attributes
-    ----------
-    groups
-        Metadata of each group by path in the target, parents first.
-    arrays
-        Copies of the arrays.
-    formats
-        Zarr formats of the source and of the copy.
-    changes
-        By path in the source, what the copy says otherwise than the source beside storage, in lines of text.
-    losses
-        By path in the source, what some reader will no longer see, with ``lossy``; also among the changes.
-    consolidated
-        Paths in the target of the groups whose metadata is consolidated, as in the source.
-    by_name
-        Paths in the source of the arrays whose chunks or shards were given by the names of their axes.
-    """
-
-    def __init__(
-        self,
-        store: Store,
-        path: str,
-        location: Location,
-        groups: dict[str, GroupMetadata],
-        arrays: list[ArrayCopy],
-        given: StoreLike,
-        formats: tuple[ZarrFormat, ZarrFormat],
-        changes: dict[str, list[str]],
-        losses: dict[str, list[str]],
-        consolidated: list[str],
-    ) -> None:
-        self._store = store
-        self._given = given
-        self._path = path
-        self._location = location
-        self.by_name: frozenset[str] = frozenset()
-        self._erase = False
-        self._resume = False
-        self.groups = groups
-        self.arrays = arrays
-        self.formats = formats
-        self.changes = changes
-        self.losses = losses
-        self.consolidated = consolidated
-
-    @property
-    def total(self) -> int:
-        """Upper limit of the number of steps."""
-        return sum(array.total for array in self.arrays)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the elements of all arrays."""
-        return sum(array.source.nbytes for array in self.arrays)
-
-    @property
-    def written(self) -> int:
-        """Number of regions (stored values, in arrays that are not decoded) written so far."""
-        return sum(array.written for array in self.arrays)
-
-    @property
-    def kept(self) -> int:
-        """Number of regions (stored values, in arrays that are not decoded) found equal so far, and not written."""
-        return sum(array.kept for array in self.arrays)
-
-    def groups_below(self) -> Iterator[tuple[str, GroupMetadata]]:
-        """Yield the groups with their paths below the copied node, parents first."""
-        for path, metadata in self.groups.items():
-            yield path.removeprefix(self._path).lstrip("/"), metadata
-
-    def check_free(self, *, overwrite: bool, resume: bool) -> None:
-        """Refuse an occupied destination, unless it is to be erased or holds the beginning of this copy.
-
-        Raises
-        ------
-        ArgumentError
-            If the destination is occupied. The message names the node.
-        """
-        where = f"'/{self._path}' in {self._store!r}"
-        self._resume = resume
-        if resume:
-            self._check_same()
-            self._check_no_others()
-            return
-        taken = "is a node" if self._location.occupied else ""
-        if not taken and self.arrays and not self.groups:
-            (array,) = self.arrays
-            taken = "are chunks without an array" if stray_chunks(self._store, self._path, array.metadata) else ""
-        if taken and not overwrite:
-            raise ArgumentError(
-                f"there {taken} at {where} already; pass resume=True (--resume) to continue an interrupted copy, "
-                "or overwrite=True (--overwrite) to erase it with everything below it"
-            )
-        self._erase = bool(taken)
-
-    def _check_same(self) -> None:
-        """Refuse to resume a different copy."""
-        for path, metadata in self.groups.items():
-            present = self._present(path)
-            if isinstance(present, GroupMetadata) and (present.implicit or _is_same(present, metadata)):
-                continue
-            if present is not None:
-                raise _other(path, self._store)
-        for array in self.arrays:
-            self._check_array(array)
-
-    def _check_array(self, array: ArrayCopy) -> None:
-        """Refuse a path of an array that holds anything but the array to be resumed."""
-        present = self._present(array.path)
-        # Chunks of an array without documents may look like a group.
-        if present is None or (self._resume and isinstance(present, GroupMetadata) and present.implicit):
-            return
-        if not self._resume or not isinstance(present, ArrayMetadata) or not array.is_described_by(present):
-            raise _other(array.path, self._store)
-        array.has_documents = True
-
-    def _check_no_others(self) -> None:
-        """Refuse to resume the copy of a group that has nodes the source lacks."""
-        if not is_listable(self._store):
-            return
-        planned = {*self.groups, *(array.path for array in self.arrays)}
-        reader = reader_of(self._store)
-        for path, metadata in self.groups.items():
-            others = [join_path(path, name) for name in reader.children(path, metadata.zarr_format)]
-            others = [other for other in others if other not in planned]
-            if others:
-                raise ArgumentError(
-                    f"'/{others[0]}' in {self._store!r} is not in the source, or no longer (one of {len(others)} in "
-                    f"'/{path}'): resume=True (--resume) erases no nodes; erase unwanted ones yourself, or pass "
-                    "overwrite=True (--overwrite) to start over"
-                )
-
-    def _present(self, path: str) -> NodeMetadata | None:
-        try:
-            entry = reader_of(self._store).node(path, None)
-        except MetadataError as error:
-            raise _other(path, self._store) from error
-        if entry is None:
-            return None
-        assert not isinstance(entry.metadata, MetadataError)
-        return entry.metadata
-
-    def steps(self, client: Any = None) -> Iterator[int]:
-        """Copy; yield the number of finished steps after each part. Iterate in one thread: it holds locks.
-
-        ``client`` is as for :func:`copy`.
-        """
-        executor = None
-        if client is not None:
-            executor = as_executor(client)
-            check_shared(self._store, "the destination")
-            for array in self.arrays:
-                check_shared(array.source.store, "the source")
-        with flushing(self._given, self._store):
-            yield from self._steps(executor)
-
-    def _steps(self, executor: Any) -> Iterator[int]:
-        if self._erase:
-            delete_node(self._store, self._path)
-            self._location = inspect_location(self._store, self._path, self._format)
-        for parent in self._location.parents:
-            self._make_group(parent, GroupMetadata(zarr_format=self._format), may_exist=True)
-        for path, metadata in self.groups.items():
-            self._make_group(path, metadata, may_exist=self._resume)
-        for array in self.arrays:
-            # Its documents come last. Until then, only this lock keeps others from creating a node in its place.
-            with hold_node(self._store, array.path):
-                self._check_array(array)
-                yield from array.steps(executor)
-        # Those of groups below come first, for they make those above outdated.
-        for path in sorted(self.consolidated, key=len, reverse=True):
-            consolidate_metadata(self._store, path=path, zarr_format=self._format)
-
-    def run(self, client: Any = None, *, progress: bool = True) -> None:
-        """Run the whole copy; ``client`` and ``progress`` are as for :func:`copy`."""
-        steps = self.steps(client)
-        watched = watch(steps, "copying", self.total, count=int, nbytes=self.nbytes) if progress else steps
-        for _ in watched:
-            pass
-
-    @property
-    def _format(self) -> ZarrFormat:
-        return next(iter(self.groups.values())).zarr_format if self.groups else self.arrays[0].metadata.zarr_format
-
-    def _make_group(self, path: str, metadata: GroupMetadata, *, may_exist: bool) -> None:
-        with hold_node(self._store, path), hold_documents(self._store, path):
-            location = inspect_location(self._store, path, metadata.zarr_format)
-            if location.occupied and not (isinstance(location.found, GroupMetadata) and location.found.implicit):
-                if may_exist and isinstance(location.found, GroupMetadata):
-                    return
-                raise _other(path, self._store)
-            # Keys without a document are the beginning of this copy.
-            write_new_group(self._store, path, metadata, replace(location, occupied=False), overwrite=False)
-
-
-def _is_same(present: GroupMetadata, metadata: GroupMetadata) -> bool:
-    """Return whether an existing group has the format and the attributes of the one to be created."""
-    format = FORMATS[metadata.zarr_format]
-    return format.shares_hierarchy(FORMATS[present.zarr_format]) and dump(present.attributes) == dump(
-        metadata.attributes
-    )
-
-
-def _other(path: str, store: ReadableStore) -> ArgumentError:
-    return ArgumentError(
-        f"'/{path}' in {store!r} is not a copy of the source made with these arguments; pass overwrite=True "
-        "(--overwrite) to erase it"
-    )
-
-
-def copy(
+def copy(  # noqa: PLR0913
     source: StoreLike | Array | ArrayView | Group,
     dest: StoreLike,
     *,
@@ -364,11 +139,7 @@ def copy(
     >>> gzarr.copy(old, new, zarr_format=3, read_back=True)[...].tolist()
     [1, 2, 3]
     """
-    planned = prepare_copy(
-        source,
-        dest,
-        path=path,
-        dest_path=dest_path,
+    options = CopyOptions(
         zarr_format=zarr_format,
         chunks=chunks,
         shards=shards,
@@ -380,44 +151,46 @@ def copy(
         lossy=lossy,
         budget_bytes=budget_bytes,
         allow_pickle=allow_pickle,
+    )
+    planned = prepare_copy(
+        source,
+        dest,
+        options,
+        path=path,
+        dest_path=dest_path,
         source_options=source_options,
         dest_options=dest_options,
     )
     planned.run(client, progress=progress)
-    reader = NodeReader(planned._store, allow_pickle)
-    entry = reader.node(planned._path, None)
+    target = planned.target
+    reader = NodeReader(target.store, allow_pickle)
+    entry = reader.node(target.path, None)
     if entry is None:
-        raise NodeNotFoundError(f"'/{planned._path}' in {planned._store!r} was erased while it was copied")
+        raise NodeNotFoundError(f"'/{target.path}' in {target.store!r} was erased while it was copied")
     return make_node(
-        entry.metadata, reader, planned._path, device=device, missing="fill", children=entry.children, mode="r+"
+        entry.metadata, reader, target.path, device=device, missing="fill", children=entry.children, mode="r+"
     )
 
 
 def prepare_copy(
     source: StoreLike | Array | ArrayView | Group,
     dest: StoreLike,
+    options: CopyOptions,
     *,
     path: str = "",
     dest_path: str = "",
-    zarr_format: ZarrFormat | None = None,
-    chunks: Any = KEEP,
-    shards: Any = KEEP,
-    codecs: Any = KEEP,
-    device: str = "cpu",
-    overwrite: bool = False,
-    resume: bool = False,
-    read_back: bool = False,
-    lossy: bool = False,
-    budget_bytes: int = DEFAULT_BUDGET_BYTES,
-    allow_pickle: bool = False,
     source_options: Mapping[str, Any] | None = None,
     dest_options: Mapping[str, Any] | None = None,
     kept_arrays: Collection[str] = (),
 ) -> Copy:
-    """Check and plan a copy, without writing anything; other parameters as for :func:`copy`.
+    """Check and plan a copy, without writing anything.
 
     Parameters
     ----------
+    source, dest, path, dest_path, source_options, dest_options
+        As for :func:`copy`.
+    options
+        How the copy is made.
     kept_arrays
         Paths of arrays in the source whose chunks, shards and codecs are kept.
 
@@ -425,17 +198,9 @@ def prepare_copy(
     -------
     The planned copy.
     """
-    if overwrite and resume:
-        raise ArgumentError("overwrite erases an existing copy, and resume continues it: pass only one of them")
-    if type(budget_bytes) is not int or budget_bytes < 1:
-        raise ArgumentError(f"budget_bytes must be a positive integer, not {budget_bytes!r}")
-    check_zarr_format(zarr_format, optional=True, new=True)
-    resolve_device(device)
-    check_lengths("chunks", chunks)
-    check_lengths("shards", shards)
-    root = _open(source, path, source_options, allow_pickle=allow_pickle)
-    target_format = zarr_format or format_of_copies(root.zarr_format)
-    format = FORMATS[target_format]
+    root = _open(source, path, source_options, allow_pickle=options.allow_pickle)
+    zarr_format = options.zarr_format or format_of_copies(root.zarr_format)
+    format = FORMATS[zarr_format]
     if isinstance(root, Group) and not format.features.groups:
         raise ArgumentError(f"{root.name} is a group, and {format.title} has arrays only; copy its arrays one by one")
     opened, base = as_store(dest, "a", dest_options)
@@ -444,81 +209,68 @@ def prepare_copy(
     check_apart(
         root, place_of(store, target), operation="copy", instead="copy to another path, and move the copy if need be"
     )
-    location = inspect_location(store, target, target_format)
-    check_name(target, location, target_format)
-    if shards == AUTO and not format.features.shards:
-        shards = None
-    groups: dict[str, GroupMetadata] = {}
-    arrays: list[ArrayCopy] = []
-    changes: dict[str, list[str]] = {}
-    losses: dict[str, list[str]] = {}
-    known: set[str | None] = set()
-    by_name: set[str] = set()
+    location = inspect_location(store, target, zarr_format)
+    check_name(target, location, zarr_format)
+    if options.shards == AUTO and not format.features.shards:
+        options = replace(options, shards=None)
+    planned = Copy(CopyTarget(dest, store, target, location), (root.zarr_format, zarr_format))
     nodes = dict(_nodes(root))
-    conventions = Conventions(root.zarr_format, target_format, nodes)
-    for below, metadata in nodes.items():
-        to, at = join_path(target, below), join_path(root.path, below)
-        if isinstance(metadata, GroupMetadata):
-            group = group_metadata(metadata, target_format, conventions.of_group(below, metadata.attributes))
-            groups[to] = group
-            if changed := differences(metadata, group):
-                changes[f"/{at}"] = changed
-            continue
-        meaning = conventions.of_array(below, metadata)
-        if meaning.losses and not lossy:
-            raise ArgumentError(
-                f"'/{at}' cannot be copied to Zarr format {target_format!r} without loss: {'; '.join(meaning.losses)}; "
-                "lossy=True (--lossy) copies it nevertheless"
-            )
-        wanted: tuple[Any, Any, Any] = (KEEP, KEEP, KEEP) if at in kept_arrays else (chunks, shards, codecs)
-        names = conventions.names(below, metadata)
-        made = array_metadata(
-            metadata,
-            at,
-            to,
-            target_format,
-            location.layout,
-            *wanted,
-            meaning=meaning,
-            axes=conventions.axes(below),
-            names=names,
-        )
-        known.update(names or ())
-        if any(names_axes(value, names) for value in wanted[:2]):
-            by_name.add(at)
-        if meaning.losses:
-            losses[f"/{at}"] = meaning.losses
-        absent = ["absent chunks are stored"] if meaning.writes_absent else []
-        if changed := meaning.losses + differences(metadata, made) + absent + meaning.changes:
-            changes[f"/{at}"] = changed
-        view = root if isinstance(root, ArrayView) else None
-        arrays.append(
-            ArrayCopy(
-                metadata if view is None else view.base.metadata,
-                root.store,
-                at,
-                made,
-                store,
-                to,
-                device=device,
-                resume=resume,
-                read_back=read_back,
-                writes_absent=meaning.writes_absent,
-                budget_bytes=budget_bytes,
-                part=None if view is None else view.selection,
-            )
-        )
-    for what, value in (("chunks", chunks), ("shards", shards)):
-        check_names(what, value, known)
-    consolidated = []
+    _plan_nodes(planned, root, nodes, options, frozenset(kept_arrays))
     if format.consolidated_document is not None:
         below_of = {join_path(target, below): below for below in nodes}
-        consolidated = [path for path in groups if _is_consolidated(root, below_of[path])]
-    formats = root.zarr_format, target_format
-    planned = Copy(store, target, location, groups, arrays, dest, formats, changes, losses, consolidated)
-    planned.by_name = frozenset(by_name)
-    planned.check_free(overwrite=overwrite, resume=resume)
+        planned.consolidated += [path for path in planned.groups if _is_consolidated(root, below_of[path])]
+    planned.check_free(overwrite=options.overwrite, resume=options.resume)
     return planned
+
+
+def _plan_nodes(
+    planned: Copy,
+    root: Array | ArrayView | Group,
+    nodes: Mapping[str, NodeMetadata],
+    options: CopyOptions,
+    kept_arrays: frozenset[str],
+) -> None:
+    """Plan the groups and arrays of a copy."""
+    target = planned.target
+    said = planned.differences
+    zarr_format = said.formats[1]
+    conventions = Conventions(*said.formats, nodes)
+    known: set[str | None] = set()
+    for below, metadata in nodes.items():
+        to, at = join_path(target.path, below), join_path(root.path, below)
+        if isinstance(metadata, GroupMetadata):
+            group = group_metadata(metadata, zarr_format, conventions.of_group(below, metadata.attributes))
+            planned.groups[to] = group
+            if changed := differences(metadata, group):
+                said.changes[f"/{at}"] = changed
+            continue
+        meaning = conventions.of_array(below, metadata)
+        if meaning.losses and not options.lossy:
+            raise ArgumentError(
+                f"'/{at}' cannot be copied to Zarr format {zarr_format!r} without loss: {'; '.join(meaning.losses)}; "
+                "lossy=True (--lossy) copies it nevertheless"
+            )
+        storage = KEPT if at in kept_arrays else options.storage
+        made = array_metadata(metadata, at, to, zarr_format, target.location.layout, storage, meaning)
+        known.update(meaning.names or ())
+        if names_axes(storage.chunks, meaning.names) or names_axes(storage.shards, meaning.names):
+            planned.by_name.add(at)
+        if meaning.losses:
+            said.losses[f"/{at}"] = meaning.losses
+        absent = ["absent chunks are stored"] if meaning.writes_absent else []
+        if changed := meaning.losses + differences(metadata, made) + absent + meaning.changes:
+            said.changes[f"/{at}"] = changed
+        view = root if isinstance(root, ArrayView) else None
+        array = ArrayCopy(
+            StoredArray(metadata if view is None else view.base.metadata, root.store, at),
+            StoredArray(made, target.store, to),
+            options,
+            writes_absent=meaning.writes_absent,
+            part=None if view is None else view.selection,
+        )
+        planned.arrays.append(array)
+    for what, value in (("chunks", options.chunks), ("shards", options.shards)):
+        check_names(what, value, known)
 
 
 def _open(

@@ -11,7 +11,7 @@ import itertools
 import logging
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from ..arrays.view import ArrayView
     from ..stores.base import ReadableStore, Store
+    from .copy_options import CopyOptions
 
     Coords = tuple[int, ...]
     Box = tuple[slice, ...]
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     Extent = tuple[int, int]
 
 _log = logging.getLogger(__name__)
+_Store = TypeVar("_Store")
 
 #: The elements of a region may take 1 / this of the budget. The rest is for comparing and encoding them.
 _REGION_SHARE: Final = 4
@@ -50,25 +52,25 @@ _DIFFERENT: Final = "the data read back is not the data written"
 _LOSSY: Final = "the target's codecs may be lossy, or the store or its medium is at fault"
 
 
+class StoredArray(NamedTuple, Generic[_Store]):
+    """Metadata, store and path of an array."""
+
+    metadata: ArrayMetadata
+    store: _Store
+    path: str
+
+
 class ArrayCopy:
     """The copy of one array.
 
     Parameters
     ----------
-    source_metadata, source_store, source_path
-        Metadata, store and path of the source.
-    metadata, store, path
-        Metadata, store and path of the copy.
-    device
-        Device that decodes and encodes.
-    resume
-        Whether parts of the copy may exist already.
-    read_back
-        Whether written data is read back and compared.
+    source, target
+        The source, and the copy.
+    options
+        How the copy is made.
     writes_absent
         Whether absent chunks of the source are stored in the copy, whose fill value has another meaning.
-    budget_bytes
-        Approximate limit of memory, in bytes.
     part
         The part of the source that is copied, as for :attr:`gzarr.Array.view`; None for all of it.
 
@@ -84,48 +86,42 @@ class ArrayCopy:
 
     def __init__(
         self,
-        source_metadata: ArrayMetadata,
-        source_store: ReadableStore,
-        source_path: str,
-        metadata: ArrayMetadata,
-        store: Store,
-        path: str,
+        source: StoredArray[ReadableStore],
+        target: StoredArray[Store],
+        options: CopyOptions,
         *,
-        device: str,
-        resume: bool,
-        read_back: bool,
-        writes_absent: bool = False,
-        budget_bytes: int,
+        writes_absent: bool,
         part: Any = None,
     ) -> None:
-        device = device if is_in_cupy(metadata.dtype) else "cpu"
+        source_metadata, metadata = source.metadata, target.metadata
+        device = options.device if is_in_cupy(metadata.dtype) else "cpu"
         if source_metadata.absent_value is None and metadata.dtype.hasobject:
             # Without a fill value, absent objects read as zeros, which are not objects: use the copy's fill value.
             source_metadata = replace(source_metadata, fill_value=metadata.fill_value)
-        source = Array(source_metadata, source_store, source_path, device=device)
-        self.source: Array | ArrayView = source if part is None else source.view[part]
+        whole = Array(source_metadata, source.store, source.path, device=device)
+        self.source: Array | ArrayView = whole if part is None else whole.view[part]
         self.target: Array = Array(
             # Where nothing is said of absent chunks, other readers may take them for anything.
             metadata,
-            store,
-            path,
+            target.store,
+            target.path,
             device=device,
             mode="r+",
             write_empty_chunks=writes_absent or metadata.fill_value is None,
         )
         self._writes_absent = writes_absent
         self.metadata = metadata
-        self.path = path
+        self.path = target.path
         self.has_documents = False
         self.written: int = 0
         self.kept: int = 0
-        self._store = store
-        self._resume = resume
-        self._read_back = read_back
+        self._store = target.store
+        self._resume = options.resume
+        self._read_back = options.read_back
         self._as_is = part is None and _same_values(source_metadata, metadata)
         #: Whether the source tells which chunks it has.
-        self._lists = part is None and is_listable(source_store)
-        lengths = region_shape(self.source, self.target, budget_bytes // _REGION_SHARE)
+        self._lists = part is None and is_listable(source.store)
+        lengths = region_shape(self.source, self.target, options.budget_bytes // _REGION_SHARE)
         self._chunks = metadata.chunk_grid.axes
         self._regions = [axis.merged(length) for axis, length in zip(self._chunks, lengths, strict=True)]
 

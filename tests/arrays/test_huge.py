@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from support.copies import planned_copy
 
 import gzarr
 from gzarr.arrays.array import Array
@@ -16,7 +17,7 @@ from gzarr.cli.main import main
 from gzarr.errors import ArgumentError, ChunkWriteError
 from gzarr.hierarchy.create import create_array
 from gzarr.stores.memory import MemoryStore
-from gzarr.tools.copy import copy, prepare_copy
+from gzarr.tools.copy import copy
 from gzarr.tools.verify import verify
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def test_copies(shape: tuple[int, ...], options: dict[str, Any]) -> None:
     assert made.shape == shape
     assert values(made) == [1, 2, 3]
     assert sum(1 for _ in stored_chunks(made.store, made.metadata, made.path)) == 3
-    again = prepare_copy(source, target, resume=True, **options)
+    again = planned_copy(source, target, resume=True, **options)
     assert again.total > 2**40
     again.run()
     assert (again.written, again.kept) == (0, 3)
@@ -65,7 +66,7 @@ def test_resuming_erases_what_the_source_has_not() -> None:
     target: dict[str, bytes] = {}
     huge(source, codecs="gzip")
     huge(target, chunks=(50, 70), codecs="gzip")[2**55, 2**33] = 9
-    planned = prepare_copy(source, target, chunks=(50, 70), resume=True)
+    planned = planned_copy(source, target, chunks=(50, 70), resume=True)
     planned.run()
     assert (planned.written, planned.kept) == (1, 3)
     made = gzarr.open_array(target)
@@ -167,10 +168,10 @@ def test_stores_that_do_not_list_are_gone_through_without_listing_the_grid() -> 
     store: dict[str, bytes] = {}
     huge(store, chunks=(10, 10))
     assert next(verify(Unlisted(store)).steps()) == []
-    assert next(prepare_copy(Unlisted(store), {}).steps()) == 64
+    assert next(planned_copy(Unlisted(store), {}).steps()) == 64
     target: dict[str, bytes] = {}
     # Of a few chunks, for all regions are gone through.
-    assert next(prepare_copy(Unlisted(store), target, chunks=(20, 20), budget_bytes=1 << 16).steps()) == 1
+    assert next(planned_copy(Unlisted(store), target, chunks=(20, 20), budget_bytes=1 << 16).steps()) == 1
     assert "c/0/0" in target
 
 

@@ -11,6 +11,7 @@ from support.kernel_ir_launch import launch as run
 from support.staged_chunks import Undecodable, decode_frame
 
 if TYPE_CHECKING:
+    from gzarr.engines.cuda.device_protocol import CoderBatch
     from gzarr.engines.cuda.launches import KernelLaunch
     from gzarr.engines.cuda.placing import PlacingLaunch
     from gzarr.engines.cuda.write_layout import GatherLaunch
@@ -63,14 +64,15 @@ class HostArena:
         views = launch.source.memory.view(unit), self.memory.view(unit), self.memory.view(np.int64)
         run(g.gather, *views, launch.header, blocks=2, threads=4)
 
-    def decode(self, algorithm: str, *, frames: int, largest: int, temp: int, temp_nbytes: int, **at: int) -> None:
+    def decode(self, algorithm: str, batch: CoderBatch) -> None:
         """Decode a batch of frames, with other decoders than a device's."""
-        assert self.bytes_at(temp, temp_nbytes).size == temp_nbytes
-        names = ("sources", "source_nbytes", "targets", "target_nbytes")
-        rows = zip(*(self.column(at[name], frames).tolist() for name in names), strict=True)
-        produced, statuses = self.column(at["produced"], frames), self.column(at["statuses"], frames, np.int32)
+        assert self.bytes_at(batch.temp, batch.temp_nbytes).size == batch.temp_nbytes
+        frames = batch.frames
+        columns = (batch.sources, batch.source_nbytes, batch.targets, batch.target_nbytes)
+        rows = zip(*(self.column(at, frames).tolist() for at in columns), strict=True)
+        produced, statuses = self.column(batch.produced, frames), self.column(batch.statuses, frames, np.int32)
         for i, (source, source_nbytes, target, target_nbytes) in enumerate(rows):
-            assert target_nbytes <= largest
+            assert target_nbytes <= batch.largest
             try:
                 frame = decode_frame(
                     ALGORITHMS[algorithm].code, self.bytes_at(source, source_nbytes).tobytes(), target_nbytes
@@ -81,15 +83,14 @@ class HostArena:
             self.bytes_at(target, len(frame))[:] = np.frombuffer(frame, np.uint8)
             produced[i] = len(frame)
 
-    def deflate(self, *, frames: int, largest: int, temp: int, temp_nbytes: int, **at: int) -> None:
+    def deflate(self, batch: CoderBatch) -> None:
         """Compress a batch of frames to raw deflate."""
-        assert self.bytes_at(temp, temp_nbytes).size == temp_nbytes
-        rows = zip(
-            *(self.column(at[name], frames).tolist() for name in ("sources", "source_nbytes", "targets")), strict=True
-        )
-        produced = self.column(at["produced"], frames)
+        assert self.bytes_at(batch.temp, batch.temp_nbytes).size == batch.temp_nbytes
+        columns = (batch.sources, batch.source_nbytes, batch.targets)
+        rows = zip(*(self.column(at, batch.frames).tolist() for at in columns), strict=True)
+        produced = self.column(batch.produced, batch.frames)
         for i, (source, source_nbytes, target) in enumerate(rows):
-            assert source_nbytes <= largest
+            assert source_nbytes <= batch.largest
             encoder = zlib.compressobj(1, zlib.DEFLATED, -15)
             frame = encoder.compress(self.bytes_at(source, source_nbytes).tobytes()) + encoder.flush()
             self.bytes_at(target, len(frame))[:] = np.frombuffer(frame, np.uint8)

@@ -18,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import zarr_arrays as z
 from support.copied_hierarchies import DATA, check_same, draft_hierarchy, hierarchy
+from support.copies import planned_copy
 
 import gzarr
 from gzarr.errors import (
@@ -32,7 +33,7 @@ from gzarr.errors import (
 from gzarr.hierarchy.create import create_array, create_group
 from gzarr.stores.local import LocalStore
 from gzarr.stores.memory import MemoryStore
-from gzarr.tools.copy import copy, prepare_copy
+from gzarr.tools.copy import copy
 from gzarr.tools.copy_array import identical, region_shape
 from gzarr.tools.verify import verify
 
@@ -76,7 +77,7 @@ def test_hierarchies(target: str, source_format: Any, tmp_path: Path) -> None:
         peer = zarr.open_group(tmp_path / "copy", mode="r")["g/full"]
         assert isinstance(peer, zarr.Array)
         z.same(np.asarray(peer[...]), DATA)
-    again = prepare_copy(source, tmp_path / "copy", resume=True, **options)
+    again = planned_copy(source, tmp_path / "copy", resume=True, **options)
     again.run()
     assert again.written == 0
     assert again.kept > 0
@@ -99,7 +100,7 @@ def test_absent_chunks_stay_absent_and_cost_nothing() -> None:
 def test_values_are_copied_as_they_are_where_they_stay_so() -> None:
     source = hierarchy(2)
     for options in ({}, {"zarr_format": 3}):
-        planned = prepare_copy(source, {}, **options)
+        planned = planned_copy(source, {}, **options)
         assert all(array.copies_values for array in planned.arrays)
     target: dict[str, bytes] = {}
     copy(source, target, read_back=True)
@@ -107,7 +108,7 @@ def test_values_are_copied_as_they_are_where_they_stay_so() -> None:
     new: dict[str, bytes] = {}
     copy(source, new, zarr_format=3)
     assert new["g/full/c/1/2"] == source["g/full/1.2"]
-    assert not any(array.copies_values for array in prepare_copy(source, {}, path="g", chunks=10).arrays)
+    assert not any(array.copies_values for array in planned_copy(source, {}, path="g", chunks=10).arrays)
 
 
 def test_part_of_a_hierarchy_into_part_of_another() -> None:
@@ -168,7 +169,7 @@ def test_texts_whose_fill_value_is_left_open(options: dict[str, Any]) -> None:
 def test_through_a_device(device: devices.TestedDevice) -> None:
     source = hierarchy()
     target: dict[str, bytes] = {}
-    planned = prepare_copy(source, target, device=device.name, chunks=11, codecs="zstd", read_back=True)
+    planned = planned_copy(source, target, device=device.name, chunks=11, codecs="zstd", read_back=True)
     planned.run()
     assert {array.source.device for array in planned.arrays} >= {device.name}
     check_same(source, target)
@@ -228,7 +229,7 @@ def test_any_layout(layout: tuple[dict[str, Any], dict[str, Any], int], seed: in
     target: dict[str, bytes] = {}
     copied = copy(source, target, zarr_format=3, read_back=True, budget_bytes=budget, **options)
     z.same(copied.read(), data)
-    again = prepare_copy(source, target, zarr_format=3, resume=True, budget_bytes=budget, **options)
+    again = planned_copy(source, target, zarr_format=3, resume=True, budget_bytes=budget, **options)
     again.run()
     assert again.written == 0
 
@@ -238,7 +239,7 @@ def test_memory_is_bounded(tmp_path: Path) -> None:
     array = create_array(tmp_path / "a", shape=(64, 512, 1024), dtype="u1", chunks=(64, 64, 64), codecs=["zstd"])
     for i in range(0, 512, 64):
         array[:, i : i + 64] = np.random.default_rng(i).integers(0, 9, (64, 64, 1024), "u1")
-    planned = prepare_copy(tmp_path / "a", tmp_path / "b", chunks=(1, 256, 256), read_back=True, budget_bytes=budget)
+    planned = planned_copy(tmp_path / "a", tmp_path / "b", chunks=(1, 256, 256), read_back=True, budget_bytes=budget)
     tracemalloc.start()
     try:
         planned.run()
@@ -375,7 +376,7 @@ def test_resume_trusts_nothing(options: dict[str, Any]) -> None:
     assert "g/sparse/c/11/1" not in whole
     target["g/sparse/c/11/1"] = target[sparse[0]]
     target["g/full/c/77/0"] = b"of another copy"
-    planned = prepare_copy(source, target, resume=True, budget_bytes=1, **options)
+    planned = planned_copy(source, target, resume=True, budget_bytes=1, **options)
     planned.run()
     assert planned.written >= 3
     assert planned.kept > planned.written
@@ -441,7 +442,9 @@ def test_identical_compares_bits() -> None:
 CODE = """
 import sys
 from gzarr.tools.copy import prepare_copy
-planned = prepare_copy(sys.argv[1], sys.argv[2], chunks=(8, 16), resume=sys.argv[3] == "resume", budget_bytes=1)
+from gzarr.tools.copy_options import CopyOptions
+options = CopyOptions(chunks=(8, 16), resume=sys.argv[3] == "resume", budget_bytes=1)
+planned = prepare_copy(sys.argv[1], sys.argv[2], options)
 print("ready", flush=True)
 planned.run()
 """
@@ -547,7 +550,7 @@ def test_big_endian_records_become_little_endian_in_version_3(
         # Which zarr-python cannot read of records.
         assert np.asarray(zarr.open_array(tmp_path / "new", mode="r")[...]).tolist() == expected
     # As they are, they are copied as they are.
-    same = prepare_copy(tmp_path / "old", {})
+    same = planned_copy(tmp_path / "old", {})
     assert [one.copies_values for one in same.arrays] == [True]
 
 
@@ -585,7 +588,7 @@ def test_read_back_compares_documents_and_absent_chunks() -> None:
             with pytest.raises(StoreError, match=r"/a in .*its documents differ"):
                 copy(source, Meddling({}, a_zarr_json=other), read_back=True, **options)
     for options in ({}, {"chunks": 4}):
-        planned = prepare_copy(source, target := MemoryStore({}), read_back=True, **options)
+        planned = planned_copy(source, target := MemoryStore({}), read_back=True, **options)
         # Somebody else's chunk, where the source has none.
         (length,) = planned.arrays[0].target.chunks
         target.set(f"a/c/{6 // length}", np.arange(length, dtype="i4").tobytes())

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from .. import kernels, pool
-from ..job_slots import BatchSlots
+from ..job_slots import BatchSlots, ChunkElements, PlacedMemory, PlacedPieces
 from ..kernels import address
 
 if TYPE_CHECKING:
@@ -119,21 +119,12 @@ def _geometry(slots: Any, pieces: Pieces) -> IntArray:
     k = 1 + len(pieces.shape)
     shape = np.array([int(pieces.row[-1]) + 1 if len(pieces.row) else 0, *pieces.shape], np.int64)
     strides = pieces.dtype.itemsize * np.append(np.cumprod(shape[:0:-1])[::-1], 1)
+    start = np.column_stack([pieces.row, pieces.start])
+    count, target = _with_rows(pieces.count, 1), _with_rows(pieces.first, 0)
     geometry: IntArray = slots.geometry(
-        k=k,
-        itemsize=pieces.dtype.itemsize,
-        swap=0,
-        start=np.column_stack([pieces.row, pieces.start]),
-        count=_with_rows(pieces.count, 1),
-        target=_with_rows(pieces.first, 0),
-        output=pieces.which,
-        step=np.ones(k, np.int64),
-        chunk_shape=shape,
-        chunk_strides=strides,
-        order=np.arange(k),
-        bases=pieces.bases,
-        strides=_with_rows(pieces.strides, 0),
-        tables=np.zeros(2 * k, np.int64),
+        PlacedPieces(start, count, target, pieces.which, np.ones(k, np.int64)),
+        ChunkElements(shape, strides, np.arange(k), itemsize=pieces.dtype.itemsize, swap=0),
+        PlacedMemory(pieces.bases, _with_rows(pieces.strides, 0), np.zeros(2 * k, np.int64)),
     )
     return geometry
 

@@ -16,7 +16,7 @@ from gzarr_kernels.slots import geometry as g
 
 from .. import failures, kernels, pool, result_memory, stack
 from ..access.files import Places
-from ..job_slots import ReadSlots, piece_columns
+from ..job_slots import PlacedMemory, ReadSlots, placed_pieces
 from ..kernels import address
 from ..monitor import spent
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from ...plan.planner import Plan, Points
     from ..access.access import ReadRequest
+    from ..job_slots import ChunkElements
     from .native_program import NativeProgram
 
     IntArray = npt.NDArray[np.int64]
@@ -113,8 +114,8 @@ class _Job:
     def _geometry(self, request: ReadRequest, program: NativeProgram, field_offset: int) -> IntArray:
         plan = request.plan
         outputs = request.outputs
-        start, count, target, step = piece_columns(plan)
-        k = len(step)
+        pieces = placed_pieces(plan)
+        k = len(pieces.step)
         first = outputs[0]
         points = None
         bases: Sequence[int] | IntArray
@@ -133,26 +134,14 @@ class _Job:
                 tables[k + d] = self._slots.keep(table.target)
         # One allocation for all three.
         numbers = np.array([*bases, *strides, *tables], np.int64)
+        elements = program.elements._replace(itemsize=first.dtype.itemsize, field_offset=field_offset)
         return self._slots.geometry(
-            k=k,
-            itemsize=first.dtype.itemsize,
-            swap=program.swap,
-            field_offset=field_offset,
-            start=start,
-            count=count,
-            target=target,
-            output=plan.output,
-            step=step,
-            chunk_shape=program.shape,
-            chunk_strides=program.strides,
-            order=program.order,
-            bases=numbers[: len(bases)],
-            strides=numbers[len(bases) : -2 * k],
-            tables=numbers[-2 * k :],
+            pieces,
+            elements,
+            PlacedMemory(numbers[: len(bases)], numbers[len(bases) : -2 * k], numbers[-2 * k :]),
             points=points,
-            dense_rows=_dense_rows(plan, program, first.dtype.itemsize, strides),
+            dense_rows=_dense_rows(plan, elements, strides),
             stream=stack.nbytes(outputs) > STREAM_BYTES,
-            conversion=program.conversion,
         )
 
     def check(self, request: ReadRequest) -> None:
@@ -172,15 +161,15 @@ class _Job:
             raise request.failure(kind, row, reason)
 
 
-def _dense_rows(plan: Plan, program: NativeProgram, itemsize: int, strides: Sequence[int] | IntArray) -> int:
+def _dense_rows(plan: Plan, chunk: ChunkElements, strides: Sequence[int] | IntArray) -> int:
     """Return which rows are contiguous in the chunk and in the outputs: a value of the geometry's ``DENSE_ROWS``."""
     k = plan.chunks.shape[1]
-    if not k or plan.points is not None or itemsize != program.itemsize or program.conversion:
+    if not k or plan.points is not None or chunk.conversion:
         return 0
-    d = int(program.order[-1])
+    itemsize, d = chunk.itemsize, int(chunk.order[-1])
     if plan.tables[d] is not None or plan.step[d] != 1:
         return 0
-    if program.strides[d] != itemsize or program.swap not in (0, itemsize):
+    if chunk.strides[d] != itemsize or chunk.swap not in (0, itemsize):
         return 0
     inner = strides[d::k]
     dense = (inner == itemsize).all() if isinstance(inner, np.ndarray) else all(s == itemsize for s in inner)
@@ -190,7 +179,7 @@ def _dense_rows(plan: Plan, program: NativeProgram, itemsize: int, strides: Sequ
 def _point_addresses(points: Points, program: NativeProgram, output: npt.NDArray[Any]) -> tuple[IntArray, IntArray]:
     """Return, for each point, its byte offset in the chunk and the address of its element in the output."""
     k = points.source.shape[1]
-    source = points.source @ program.strides if k else np.zeros(len(points.target), np.int64)
+    source = points.source @ program.elements.strides if k else np.zeros(len(points.target), np.int64)
     if output.flags.c_contiguous:
         target = points.target * output.dtype.itemsize
     else:

@@ -11,12 +11,14 @@ from gzarr_kernels.operations import OPERATIONS
 from gzarr_kernels.slots.decode import IN_PLACE, WORDS
 
 from .. import kernels
+from ..job_slots import elements_of
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
     from ...codecs.codec import ArrayRepresentation
     from ...plan.decode_program import Program
+    from ..job_slots import ChunkElements
 
     IntArray = npt.NDArray[np.int64]
 
@@ -34,15 +36,10 @@ class NativeProgram:
         Number of operations.
     chunk_nbytes
         Size of a decoded chunk in bytes.
-    itemsize
-        Size of an element in bytes, once it is converted.
-    conversion
-        Number of the conversion of elements, and their size in the decoded chunk in bytes; None for no conversion.
-    swap
-        Width in bytes of the units to swap; 0 for none.
-    strides, order, shape, zeros
-        int64 ``(max(k, 1),)``: strides of a decoded chunk in bytes, dimensions from slowest to fastest, chunk shape,
-        zeros.
+    elements
+        The elements of a decoded chunk.
+    zeros
+        int64 ``(max(k, 1),)``, zeros.
     fill
         uint8 ``(itemsize,)``, the fill value in native byte order, converted.
     """
@@ -50,12 +47,7 @@ class NativeProgram:
     words: IntArray
     operations: int
     chunk_nbytes: int
-    itemsize: int
-    conversion: tuple[int, int] | None
-    swap: int
-    strides: IntArray
-    order: IntArray
-    shape: IntArray
+    elements: ChunkElements
     zeros: IntArray
     fill: npt.NDArray[np.uint8]
 
@@ -77,12 +69,9 @@ def prepare(program: Program, chunk: ArrayRepresentation, fill_value: Any) -> Na
         words=_with_parameters(words, program),
         operations=len(program.operations),
         chunk_nbytes=math.prod(chunk.shape) * program.stored_itemsize,
-        itemsize=chunk.dtype.itemsize,
-        conversion=(program.conversion, program.stored_itemsize) if program.conversion else None,
-        swap=program.swap,
-        strides=np.array(program.strides or (0,), np.int64),
-        order=np.array(program.order or (0,), np.int64),
-        shape=np.array(chunk.shape or (1,), np.int64),
+        elements=elements_of(chunk, program)._replace(
+            conversion=(program.conversion, program.stored_itemsize) if program.conversion else None
+        ),
         zeros=np.zeros(max(len(chunk.shape), 1), np.int64),
         fill=one.view(np.uint8),
     )

@@ -23,7 +23,7 @@ from .. import kernels, pool
 from ..access.files import paths_of
 from ..access.shard import Shard
 from ..access.sources import WHOLE
-from ..job_slots import ReadSlots
+from ..job_slots import PlacedMemory, PlacedPieces, ReadSlots
 from ..kernels import address
 
 if TYPE_CHECKING:
@@ -264,24 +264,8 @@ class SmallReads:
         self._set_places(slots, places, offsets)
         slots.set_program(program.words, program.operations, program.chunk_nbytes)
         slots.set_read(status, self._most_encoded, 0, program.zeros)
-        slots.geometry(
-            geometry,
-            k=k,
-            itemsize=program.itemsize,
-            swap=program.swap,
-            start=start,
-            count=count,
-            target=target,
-            output=output,
-            step=step,
-            chunk_shape=program.shape,
-            chunk_strides=program.strides,
-            order=program.order,
-            bases=base,
-            strides=strides,
-            tables=tables,
-            conversion=program.conversion,
-        )
+        pieces = PlacedPieces(start, count, target, output, step)
+        slots.geometry(pieces, program.elements, PlacedMemory(base, strides, tables), geometry)
         slots.set_pieces(offsets, geometry)
         return arena, slots
 

@@ -19,7 +19,7 @@ from gzarr_kernels.slots import write as w
 from ...plan.keys import file_prefix
 from ...stores import locks
 from .. import kernels, pool
-from ..job_slots import WriteSlots
+from ..job_slots import PlacedMemory, PlacedPieces, WriteSlots, elements_of
 from ..kernels import address
 from .native_write import FEW_BYTES, available
 from .write_job import encoding_words, planes_of_slab, stored_fill
@@ -201,23 +201,8 @@ class SmallWrites:
         slots = WriteSlots(job)
         slots.set_rows(n, shared, every)
         slots.set_program(encoding_words(program), len(program.steps), chunk.nbytes)
-        slots.geometry(
-            geometry,
-            k=k,
-            itemsize=chunk.dtype.itemsize,
-            swap=program.swap,
-            start=start,
-            count=count,
-            target=target,
-            output=zeros,
-            step=step,
-            chunk_shape=np.array(chunk.shape, np.int64),
-            chunk_strides=np.array(program.strides, np.int64),
-            order=np.array(program.order, np.int64),
-            bases=base,
-            strides=strides,
-            tables=tables,
-        )
+        pieces = PlacedPieces(start, count, target, zeros, step)
+        slots.geometry(pieces, elements_of(chunk, program), PlacedMemory(base, strides, tables), geometry)
         slots.set_pieces(offsets, geometry)
         fill = stored_fill(chunk.dtype, self._fill_value, program.swap)
         slots.set_write(*fill, skip_fill=self._skip_fill, direct=not program.swap)

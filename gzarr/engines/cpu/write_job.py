@@ -15,7 +15,7 @@ from gzarr_kernels.slots import write as w
 from ...plan.keys import ChunkKeys
 from .. import kernels, pool
 from ..access.files import set_chunk_files
-from ..job_slots import WriteSlots, piece_columns
+from ..job_slots import PlacedMemory, WriteSlots, elements_of, placed_pieces
 from ..kernels import address
 
 if TYPE_CHECKING:
@@ -100,24 +100,16 @@ class Job:
 
     def _geometry(self, request: WriteRequest, program: EncodingProgram) -> IntArray:
         plan, inputs = request.plan, request.inputs
-        start, count, target, step = piece_columns(plan)
-        k = len(step)
+        pieces = placed_pieces(plan)
         strides = [stride for array in inputs for stride in (array.strides or (0,))]
         return self.slots.geometry(
-            k=k,
-            itemsize=request.chunk.dtype.itemsize,
-            swap=program.swap,
-            start=start,
-            count=count,
-            target=target,
-            output=plan.output,
-            step=step,
-            chunk_shape=np.array(request.chunk.shape or (1,), np.int64),
-            chunk_strides=np.array(program.strides or (0,), np.int64),
-            order=np.array(program.order or (0,), np.int64),
-            bases=np.array([address(array) for array in inputs], np.int64),
-            strides=np.array(strides, np.int64),
-            tables=np.zeros((2, k), np.int64),
+            pieces,
+            elements_of(request.chunk, program),
+            PlacedMemory(
+                np.array([address(array) for array in inputs], np.int64),
+                np.array(strides, np.int64),
+                np.zeros((2, len(pieces.step)), np.int64),
+            ),
         )
 
     def for_files(self, request: WriteRequest, writer: FileWriter) -> tuple[IntArray, IntArray]:

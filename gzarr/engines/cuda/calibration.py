@@ -29,6 +29,7 @@ from gzarr_kernels.operations import OPERATIONS
 from ...errors import DeviceError
 from .. import cache_folder
 from . import driver
+from .device_protocol import CoderBatch
 from .router import Rates, default_rates
 from .streams import BorrowedStream
 
@@ -290,7 +291,7 @@ class _Bench:
         stream.synchronize()
 
         def run() -> None:
-            decoder.run(stream, **batch.arguments(base))
+            decoder.run(stream, batch.at(base))
             stream.synchronize()
 
         elapsed = _fastest(run)
@@ -334,21 +335,21 @@ class _Batch:
         columns[2] = base + self._decoded + self._stride * np.arange(self._frames)
         columns[3] = self._nbytes
 
-    def arguments(self, base: int) -> dict[str, int]:
-        """Return the decompressor's arguments, for an arena at an address."""
+    def at(self, base: int) -> CoderBatch:
+        """Return what the decompressor takes, for an arena at an address."""
         sources, source_nbytes, targets, target_nbytes = (base + self._columns + 8 * self._frames * i for i in range(4))
-        return {
-            "frames": self._frames,
-            "largest": self._nbytes,
-            "sources": sources,
-            "source_nbytes": source_nbytes,
-            "targets": targets,
-            "target_nbytes": target_nbytes,
-            "produced": base + self.results,
-            "statuses": base + self.results + 8 * self._frames,
-            "temp": base + self._temp,
-            "temp_nbytes": self._temp_nbytes,
-        }
+        return CoderBatch(
+            frames=self._frames,
+            largest=self._nbytes,
+            sources=sources,
+            source_nbytes=source_nbytes,
+            targets=targets,
+            target_nbytes=target_nbytes,
+            produced=base + self.results,
+            statuses=base + self.results + 8 * self._frames,
+            temp=base + self._temp,
+            temp_nbytes=self._temp_nbytes,
+        )
 
     def succeeded(self, results: npt.NDArray[np.uint8]) -> bool:
         """Return whether all frames decoded to the expected number of bytes."""

@@ -6,6 +6,7 @@ engine knows nothing of CuPy.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -57,6 +58,41 @@ class Stream(Protocol):
         """Make the stream that was current before the current one again."""
 
 
+@dataclass(frozen=True, slots=True)
+class CoderBatch:
+    """A batch of independent frames; every address is one of device memory.
+
+    Attributes
+    ----------
+    frames, largest
+        Number of frames; bytes of the largest, decoded.
+    sources, source_nbytes
+        int64 ``(frames,)`` each: address and size of each frame, compressed if it is to be decoded.
+    targets
+        int64 ``(frames,)``, address of the memory for each result.
+    produced
+        int64 ``(frames,)``, written: bytes of each result.
+    statuses
+        int32 ``(frames,)``, written: 0 for success.
+    temp, temp_nbytes
+        Address and bytes of the scratch.
+    target_nbytes
+        For decoding, int64 ``(frames,)``: size of the memory for each result. For encoding 0; each has
+        ``max_encoded_nbytes(largest)`` bytes.
+    """
+
+    frames: int
+    largest: int
+    sources: int
+    source_nbytes: int
+    targets: int
+    produced: int
+    statuses: int
+    temp: int
+    temp_nbytes: int
+    target_nbytes: int = 0
+
+
 class Decompressor(Protocol):
     """Decodes a batch of independent frames on the device: one algorithm of nvCOMP.
 
@@ -86,35 +122,8 @@ class Decompressor(Protocol):
             Decoded bytes of the largest frame, and of all frames.
         """
 
-    def run(
-        self,
-        stream: Any,
-        *,
-        frames: int,
-        largest: int,
-        sources: int,
-        source_nbytes: int,
-        targets: int,
-        target_nbytes: int,
-        produced: int,
-        statuses: int,
-        temp: int,
-        temp_nbytes: int,
-    ) -> None:
-        """Enqueue one batch; every address is one of device memory.
-
-        Parameters
-        ----------
-        frames, largest
-            Number of frames; decoded bytes of the largest.
-        sources, source_nbytes, targets, target_nbytes
-            int64 ``(frames,)`` each: address and size of each compressed frame, and of the memory it is decoded to.
-        produced
-            int64 ``(frames,)``, written: decoded bytes of each frame.
-        statuses
-            int32 ``(frames,)``, written: 0 for success.
-        temp, temp_nbytes
-            Address and bytes of the scratch.
+    def run(self, stream: Any, batch: CoderBatch) -> None:
+        """Enqueue the decoding of one batch.
 
         Raises
         ------
@@ -153,35 +162,8 @@ class Compressor(Protocol):
     def max_encoded_nbytes(self, largest: int) -> int:
         """Return the most bytes that a compressed frame takes, for frames of at most ``largest`` bytes."""
 
-    def run(
-        self,
-        stream: Any,
-        *,
-        frames: int,
-        largest: int,
-        sources: int,
-        source_nbytes: int,
-        targets: int,
-        produced: int,
-        statuses: int,
-        temp: int,
-        temp_nbytes: int,
-    ) -> None:
-        """Enqueue one batch; every address is one of device memory.
-
-        Parameters
-        ----------
-        frames, largest
-            Number of frames; uncompressed bytes of the largest.
-        sources, source_nbytes, targets
-            int64 ``(frames,)`` each: address and size of each frame, and address of ``max_encoded_nbytes(largest)``
-            bytes for the compressed frame.
-        produced
-            int64 ``(frames,)``, written: compressed bytes of each frame.
-        statuses
-            int32 ``(frames,)``, written: 0 for success.
-        temp, temp_nbytes
-            Address and bytes of the scratch.
+    def run(self, stream: Any, batch: CoderBatch) -> None:
+        """Enqueue the encoding of one batch.
 
         Raises
         ------

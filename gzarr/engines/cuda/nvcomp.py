@@ -22,12 +22,15 @@ import importlib.util
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from gzarr_kernels.operations import ALGORITHMS
 
 from ...errors import DeviceError
 from ...installing import COMMANDS
+
+if TYPE_CHECKING:
+    from .device_protocol import CoderBatch
 
 #: Major version → the scratch-size query: suffix of its name, and whether it takes a stream as its last argument.
 TEMP_SIZE: Final = {6: ("GetTempSize", True), 5: ("GetTempSizeAsync", False)}
@@ -259,23 +262,10 @@ class NvcompDecompressor:
         """Return the bytes of scratch for a batch."""
         return self._functions.temp_nbytes(frames, largest, total)
 
-    def run(
-        self,
-        stream: Any,
-        *,
-        frames: int,
-        largest: int,
-        sources: int,
-        source_nbytes: int,
-        targets: int,
-        target_nbytes: int,
-        produced: int,
-        statuses: int,
-        temp: int,
-        temp_nbytes: int,
-    ) -> None:
+    def run(self, stream: Any, batch: CoderBatch) -> None:
         """Enqueue one batch on a CuPy stream."""
+        b = batch
         self._functions.call(
-            "Async", sources, source_nbytes, target_nbytes, produced, frames, temp, temp_nbytes, targets,
-            self._options, statuses, stream.ptr,
+            "Async", b.sources, b.source_nbytes, b.target_nbytes, b.produced, b.frames, b.temp, b.temp_nbytes,
+            b.targets, self._options, b.statuses, stream.ptr,
         )  # fmt: skip

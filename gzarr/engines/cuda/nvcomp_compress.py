@@ -7,11 +7,14 @@ their CPU counterparts; all are used with nvCOMP's default options.
 from __future__ import annotations
 
 import ctypes
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from gzarr_kernels.operations import ALGORITHMS
 
 from .nvcomp import Functions, Library, Signatures, load
+
+if TYPE_CHECKING:
+    from .device_protocol import CoderBatch
 
 
 class Options(ctypes.Structure):
@@ -72,22 +75,10 @@ class NvcompCompressor:
         self._functions.call("GetMaxOutputChunkSize", largest, self._options, ctypes.byref(nbytes))
         return int(nbytes.value)
 
-    def run(
-        self,
-        stream: Any,
-        *,
-        frames: int,
-        largest: int,
-        sources: int,
-        source_nbytes: int,
-        targets: int,
-        produced: int,
-        statuses: int,
-        temp: int,
-        temp_nbytes: int,
-    ) -> None:
+    def run(self, stream: Any, batch: CoderBatch) -> None:
         """Enqueue one batch on a CuPy stream."""
+        b = batch
         self._functions.call(
-            "Async", sources, source_nbytes, largest, frames, temp, temp_nbytes, targets, produced, self._options,
-            statuses, stream.ptr,
+            "Async", b.sources, b.source_nbytes, b.largest, b.frames, b.temp, b.temp_nbytes, b.targets, b.produced,
+            self._options, b.statuses, stream.ptr,
         )  # fmt: skip

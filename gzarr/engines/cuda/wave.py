@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .device_protocol import CoderBatch
 from .staging import READY
-from .wave_layout import DecodeBatch, lay_out
+from .wave_layout import Decoding, lay_out
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -54,8 +55,7 @@ class Wave:
         self.memory: Any = None
         self.staging: npt.NDArray[np.uint8] = np.zeros(0, np.uint8)
         self._device = device
-        self._program = program
-        self._decoder = decoder
+        self._decoding = Decoding(program, decoder)
         self._shape = shape
         self._statuses: Statuses | None = None
 
@@ -101,15 +101,13 @@ class Wave:
         device, own = self._device, self.slot.stream
         arena = self._arena() if self.memory is None else self.memory
         address = device.address(arena)
-        layout = lay_out(
-            self._shape, self._program, self._decoder, staged, frames, self.staging, place, output, address
-        )
+        layout = lay_out(self._shape, self._decoding, staged, frames, self.staging, place, output, address)
         self._statuses = layout.statuses
         device.copy_in(arena[layout.copied_to : layout.copied_to + layout.copied.size], layout.copied, own)
         for step in layout.steps:
-            if isinstance(step, DecodeBatch):
-                assert self._decoder is not None
-                self._decoder.run(own, **step.arguments)
+            if isinstance(step, CoderBatch):
+                assert self._decoding.decoder is not None
+                self._decoding.decoder.run(own, step)
             else:
                 step.enqueue(device, address, own)
         results = self.slot.results(self._shape.results_bytes)

@@ -10,13 +10,14 @@ whichever it does not read from.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from ...errors import DeviceError
 from .arena import MARK_BYTES, RESULT_BYTES, aligned
 from .columns import Columns
+from .device_protocol import CoderBatch
 from .launches import KernelLaunch, copy_launch
 from .placing import DecodedChunks, placings
 from .staging import ABSENT, READY
@@ -35,20 +36,22 @@ if TYPE_CHECKING:
     BoolArray = npt.NDArray[np.bool_]
 
 
-@dataclass(frozen=True, slots=True)
-class DecodeBatch:
-    """A batch of frames to decode.
+Step: TypeAlias = CoderBatch | KernelLaunch
+
+
+class Decoding(NamedTuple):
+    """How the chunks of a read are decoded.
 
     Attributes
     ----------
-    arguments
-        Arguments of :meth:`gzarr.engines.cuda.device_protocol.Decompressor.run`, without the stream.
+    program
+        The kernels, and the format of frames.
+    decoder
+        Decoder of the program's algorithm; None for uncompressed chunks.
     """
 
-    arguments: dict[str, int]
-
-
-Step: TypeAlias = DecodeBatch | KernelLaunch
+    program: DeviceProgram
+    decoder: Decompressor | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,8 +148,7 @@ class WaveLayout:
 
 def lay_out(
     shape: WaveShape,
-    program: DeviceProgram,
-    decoder: Decompressor | None,
+    decoding: Decoding,
     staged: Staged,
     frames: Frames,
     staging: npt.NDArray[np.uint8],
@@ -158,10 +160,8 @@ def lay_out(
 
     Parameters
     ----------
-    shape, program
+    shape, decoding
         Sizes of the wave, and how its chunks are decoded.
-    decoder
-        Decoder of the program's algorithm, asked only for alignments and scratch; None for uncompressed chunks.
     staged, frames
         The staged chunks, and their frames.
     staging
@@ -185,7 +185,8 @@ def lay_out(
     columns = Columns(host[begin - copied_to :].view(np.int64), begin // 8)
     taken = (staged.state == READY) | (staged.state == ABSENT)
     chunks = _Chunks(shape, staged)
-    decoding = _FrameDecoding(shape, decoder, columns, chunks, frames, arena)
+    program = decoding.program
+    decoded_frames = _FrameDecoding(shape, decoding.decoder, columns, chunks, frames, arena)
     kernels, marked, marks = _after_decoding(program, columns, chunks, taken)
     decoded = DecodedChunks(
         staged.rows[taken], chunks.source[taken], chunks.typesize[taken], chunks.blocksize[taken], program.nbytes,
@@ -194,10 +195,10 @@ def lay_out(
     launches = placings(columns, place, decoded, output)
     statuses = Statuses(
         rows=staged.rows,
-        owner=decoding.owner,
-        target_nbytes=decoding.target_nbytes,
-        raw=decoding.raw,
-        checked=decoding.checked,
+        owner=decoded_frames.owner,
+        target_nbytes=decoded_frames.target_nbytes,
+        raw=decoded_frames.raw,
+        checked=decoded_frames.checked,
         marked=marked,
         marks_at=RESULT_BYTES * shape.frames,
     )
@@ -208,7 +209,7 @@ def lay_out(
     return WaveLayout(
         copied=host[: begin - copied_to + 8 * columns.used],
         copied_to=copied_to,
-        steps=(*decoding.steps, *kernels),
+        steps=(*decoded_frames.steps, *kernels),
         copies_out=tuple(copy for copy in copies_out if copy.nbytes),
         placings=tuple(launches),
         statuses=statuses,
@@ -315,19 +316,19 @@ class _FrameDecoding:
                 if end - begin == 1:
                     raise DeviceError(f"nvCOMP needs {need} bytes of scratch for one frame, but has {room}")
                 end = begin + (end - begin) // 2
-            arguments = {
-                "frames": end - begin,
-                "largest": largest,
-                "sources": arena + 8 * (sources + begin),
-                "source_nbytes": arena + 8 * (sizes + begin),
-                "targets": arena + 8 * (targets + begin),
-                "target_nbytes": arena + 8 * (capacities + begin),
-                "produced": arena + results + 8 * (first + begin),
-                "statuses": arena + results + 8 * count + 4 * (first + begin),
-                "temp": arena + self._shape.scratch_at,
-                "temp_nbytes": room,
-            }
-            self.steps.append(DecodeBatch(arguments))
+            batch = CoderBatch(
+                frames=end - begin,
+                largest=largest,
+                sources=arena + 8 * (sources + begin),
+                source_nbytes=arena + 8 * (sizes + begin),
+                targets=arena + 8 * (targets + begin),
+                target_nbytes=arena + 8 * (capacities + begin),
+                produced=arena + results + 8 * (first + begin),
+                statuses=arena + results + 8 * count + 4 * (first + begin),
+                temp=arena + self._shape.scratch_at,
+                temp_nbytes=room,
+            )
+            self.steps.append(batch)
             begin = end
 
     def _verify(self, source: IntArray, expected: IntArray, kind: IntArray) -> None:

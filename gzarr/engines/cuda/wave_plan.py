@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from .slots import MAX_IDLE_PINNED_BYTES
 from .staging import FALLBACK, READY
-from .wave_shape import WaveShape, shape_for
+from .wave_shape import WaveContent, WaveShape, shape_for
 
 if TYPE_CHECKING:
     import numpy as np
@@ -172,12 +172,9 @@ class WavePlanner:
         total, most = int(pieces.sum()), int(pieces.max())
 
         def shape(chunks: int) -> WaveShape:
-            return shape_for(
-                self.program, self.decoder, chunks=chunks,
-                pieces=min(total, max(most, -(-2 * total * chunks // n))),
-                frames=expected.frames, encoded=expected.encoded, most_encoded=self.most_encoded,
-                k=self.k, outputs=self.outputs, direct=self.direct,
-            )  # fmt: skip
+            pieces = min(total, max(most, -(-2 * total * chunks // n)))
+            content = WaveContent(chunks, pieces, expected.frames, expected.encoded, self.most_encoded)
+            return shape_for(self.program, self.decoder, content, k=self.k, outputs=self.outputs, direct=self.direct)
 
         most_flight = MAX_WAVES_IN_FLIGHT if before is None else before.flight
         chunks = wave_chunks(self.program, n, expected.frames)

@@ -129,47 +129,55 @@ class WaveShape:
         return self.staging_bytes + self.results_bytes + self.arena_bytes
 
 
-def shape_for(
-    program: DeviceProgram,
-    decoder: Decompressor | None,
-    *,
-    chunks: int,
-    pieces: int,
-    frames: float,
-    encoded: float,
-    most_encoded: int,
-    k: int,
-    outputs: int,
-    direct: bool,
-) -> WaveShape:
-    """Return the shape of a wave of some chunks.
+@dataclass(frozen=True, slots=True)
+class WaveContent:
+    """What a wave is planned for.
 
-    Parameters
+    Attributes
     ----------
-    program, decoder
-        How chunks are decoded.
     chunks, pieces
         Number of chunks and pieces in the wave.
     frames, encoded
         Expected number of frames, and of encoded bytes, of a chunk; chunks that do not fit wait for the next wave.
     most_encoded
         Most encoded bytes of a chunk: one of that size always fits.
+    """
+
+    chunks: int
+    pieces: int
+    frames: float
+    encoded: float
+    most_encoded: int
+
+
+def shape_for(
+    program: DeviceProgram, decoder: Decompressor | None, content: WaveContent, *, k: int, outputs: int, direct: bool
+) -> WaveShape:
+    """Return the shape of a wave.
+
+    Parameters
+    ----------
+    program, decoder
+        How chunks are decoded.
+    content
+        What the wave is planned for.
     k, outputs
         Number of placement dimensions and outputs of the plan.
     direct
         Whether encoded chunks are read directly to the device.
     """
+    chunks, frames = content.chunks, content.frames
     slot = aligned(program.most_nbytes)
     # 64 bytes after each chunk for decoders that read whole words, and room for alignment and headers.
-    largest_chunk = aligned(most_encoded, 64) + 128
-    one = min(aligned(math.ceil(encoded), 64) + 128, largest_chunk)
+    largest_chunk = aligned(content.most_encoded, 64) + 128
+    one = min(aligned(math.ceil(content.encoded), 64) + 128, largest_chunk)
     room = aligned(max(largest_chunk, chunks * one))
     compressed = program.frames.compressor is not None
     most_frames = 0
     if compressed:
-        of_one = most_encoded // ENCODED_BYTES_PER_FRAME
+        of_one = content.most_encoded // ENCODED_BYTES_PER_FRAME
         most_frames = max(MIN_FRAME_COLUMNS, of_one, math.ceil(FRAME_ROOM * chunks * frames))
-    words = placing_words(k, outputs, chunks, pieces) + _FRAME_WORDS * most_frames
+    words = placing_words(k, outputs, chunks, content.pieces) + _FRAME_WORDS * most_frames
     marks = chunks if program.marks else 0
     words += program.steps * (_STEP_WORDS * chunks + _STEP_HEADER_WORDS) + marks
     total = chunks * program.frames.nbytes
@@ -184,7 +192,7 @@ def shape_for(
         scratch = max(alone, decoder.temp_nbytes(count, max(1, total // count), total))
     return WaveShape(
         chunks=chunks,
-        pieces=pieces,
+        pieces=content.pieces,
         frames=most_frames,
         encoded=room,
         words=aligned(words, 32),

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from .columns import Columns, pieces_of
+from .device_protocol import CoderBatch
 from .launches import KernelLaunch, copy_launch
 from .write_shape import COPY_BYTES
 
@@ -87,20 +88,7 @@ class GatherLaunch:
         )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class EncodeBatch:
-    """A batch of frames to compress.
-
-    Attributes
-    ----------
-    arguments
-        Arguments of :meth:`gzarr.engines.cuda.device_protocol.Compressor.run`, without the stream.
-    """
-
-    arguments: dict[str, int]
-
-
-Step: TypeAlias = GatherLaunch | KernelLaunch | EncodeBatch
+Step: TypeAlias = GatherLaunch | KernelLaunch | CoderBatch
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -260,24 +248,22 @@ def _shuffle(
 
 def _compress(
     shape: WriteShape, program: WriteProgram, columns: Columns, shuffled: IntArray, frames: IntArray, arena: int
-) -> EncodeBatch:
+) -> CoderBatch:
     """Write the columns of the encoder."""
     sources = columns.put(arena + shuffled[:, None] + program.frame_at)
     nbytes = columns.put(np.tile(program.frame_nbytes, shape.chunks))
     targets = columns.put(arena + frames)
     results = arena + shape.results_at
-    return EncodeBatch(
-        {
-            "frames": shape.frames,
-            "largest": program.largest_frame,
-            "sources": arena + 8 * sources,
-            "source_nbytes": arena + 8 * nbytes,
-            "targets": arena + 8 * targets,
-            "produced": results,
-            "statuses": results + 8 * shape.frames,
-            "temp": arena + shape.scratch_at,
-            "temp_nbytes": shape.scratch,
-        }
+    return CoderBatch(
+        frames=shape.frames,
+        largest=program.largest_frame,
+        sources=arena + 8 * sources,
+        source_nbytes=arena + 8 * nbytes,
+        targets=arena + 8 * targets,
+        produced=results,
+        statuses=results + 8 * shape.frames,
+        temp=arena + shape.scratch_at,
+        temp_nbytes=shape.scratch,
     )
 
 

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from . import write_containers
-from .write_layout import EncodeBatch, WriteLayout, container_writes, lay_out
+from .device_protocol import CoderBatch
+from .write_layout import WriteLayout, container_writes, lay_out
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -102,9 +103,9 @@ class WriteWave:
         device.copy_in(arena[: layout.copied.size], layout.copied, own)
         own.wait_event(ready)
         for step in layout.steps:
-            if isinstance(step, EncodeBatch):
+            if isinstance(step, CoderBatch):
                 assert self._compressor is not None
-                self._compressor.run(own, **step.arguments)
+                self._compressor.run(own, step)
             else:
                 step.enqueue(device, address, own)
         results = self.slot.results(12 * shape.frames + 8 * shape.chunks)

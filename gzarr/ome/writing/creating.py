@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from .plan import Shape
 
 
-def create(
+def create(  # noqa: PLR0913
     store: StoreLike,
     data: Any = None,
     *,
@@ -156,7 +156,7 @@ def create(
     return NewImage(store, data, wanted).write()
 
 
-def create_labels(
+def create_labels(  # noqa: PLR0913
     store: StoreLike,
     name: str,
     data: Any = None,

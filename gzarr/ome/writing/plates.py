@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _NAME = re.compile("[A-Za-z0-9]+")
 
 
-def create_plate(
+def create_plate(  # noqa: PLR0913
     store: StoreLike,
     *,
     rows: Sequence[str],
@@ -95,7 +95,7 @@ def create_plate(
     return Plate(group, parsed(group.metadata.attributes, zarr_format))
 
 
-def create_field(
+def create_field(  # noqa: PLR0913
     store: StoreLike,
     row: str,
     column: str | int,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ...arrays.array import Array
 from ...codecs.choice import AUTO
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
-def pyramid(
+def pyramid(  # noqa: PLR0913
     store: StoreLike,
     *,
     path: str = "",
@@ -102,13 +102,9 @@ def pyramid(
     """
     planned = Pyramid(
         store,
+        Downsampling(levels, factors, method),
         path=path,
-        levels=levels,
-        factors=factors,
-        method=method,
-        axes=axes,
-        scale=scale,
-        units=units,
+        described=DescribedAxes(axes, scale, units),
         overwrite=overwrite,
         device=device,
         budget_bytes=budget_bytes,
@@ -118,8 +114,36 @@ def pyramid(
     return Image(planned.group, parse(planned.group.attrs))
 
 
+class Downsampling(NamedTuple):
+    """Which levels are made, and how; each as for :func:`pyramid`."""
+
+    levels: Any = AUTO
+    factors: Any = None
+    method: str | None = None
+
+
+class DescribedAxes(NamedTuple):
+    """The axes of an array that becomes an image; each as for :func:`pyramid`."""
+
+    axes: Any = None
+    scale: Any = None
+    units: Any = None
+
+
+_NOT_DESCRIBED: Final = DescribedAxes()
+
+
 class Pyramid:
-    """Levels to be made; parameters as for :func:`pyramid`. Nothing is changed before the first step.
+    """Levels to be made. Nothing is changed before the first step.
+
+    Parameters
+    ----------
+    downsampling
+        Which levels, and how.
+    described
+        The axes of an array; those of an image are known.
+    store, path, overwrite, device, budget_bytes, storage_options
+        As for :func:`pyramid`.
 
     Attributes
     ----------
@@ -134,14 +158,10 @@ class Pyramid:
     def __init__(
         self,
         store: StoreLike,
+        downsampling: Downsampling,
         *,
         path: str = "",
-        levels: Any = AUTO,
-        factors: Any = None,
-        method: str | None = None,
-        axes: Any = None,
-        scale: Any = None,
-        units: Any = None,
+        described: DescribedAxes = _NOT_DESCRIBED,
         overwrite: bool = False,
         device: str = "auto",
         budget_bytes: int = DEFAULT_BUDGET_BYTES,
@@ -155,10 +175,10 @@ class Pyramid:
         if isinstance(node, Array):
             node = _in_its_group(node)
             self.group, self._first = _group_of(node), node
-            self._document, description = _new_document(node, self.group, axes, scale, units)
+            self._document, description = _new_document(node, self.group, described)
             is_label = False
         else:
-            if axes is not None or scale is not None or units is not None:
+            if any(value is not None for value in described):
                 raise ArgumentError("axes=, scale= and units= are for arrays; an image has its own")
             self.group = node
             self._document, description, is_label = _old_document(node)
@@ -169,6 +189,7 @@ class Pyramid:
                     f"{node.name} in {node.store!r} has {len(self._document['datasets'])} levels; pass overwrite=True "
                     "to make those below level 0 anew"
                 )
+        method = downsampling.method
         self.method: str = ("mode" if is_label else "mean") if method is None else method
         first = self._first
         check_method(self.method, first.dtype)
@@ -176,7 +197,7 @@ class Pyramid:
             raise ArgumentError(f"{first.name} has {first.ndim} dimensions, and the image {len(description.axes)} axes")
         self._description = description
         self._overwrite = overwrite
-        wanted = factors
+        levels, wanted = downsampling.levels, downsampling.factors
         if is_label and wanted is None and levels == AUTO:
             wanted = _factors_of_labelled(self.group)
         self.levels: list[LevelShape] = plan_levels(
@@ -297,15 +318,16 @@ def _group_of(array: Array) -> Group:
     return open_group(array.store, path=array.path.rpartition("/")[0], mode="r+")
 
 
-def _new_document(array: Array, group: Group, axes: Any, scale: Any, units: Any) -> tuple[dict[str, Any], Description]:
+def _new_document(array: Array, group: Group, described: DescribedAxes) -> tuple[dict[str, Any], Description]:
     """Return the description of an image whose only level is an array."""
     if "multiscales" in group.attrs or "ome" in group.attrs:
         raise ArgumentError(f"{array.name} is in a group with OME metadata; pass the path of that image instead")
+    axes = described.axes
     if axes is None:
         axes = array.dimension_names
         if axes is None or None in axes:
             raise ArgumentError(f"{array.name} does not name its dimensions; pass axes=, such as axes='zyx'")
-    description = describe(array.ndim, axes, scale, None, units)
+    description = describe(array.ndim, axes, described.scale, None, described.units)
     names = array.dimension_names
     if array.zarr_format == 3 and names is not None and list(names) != description.names:
         raise ArgumentError(

@@ -24,6 +24,7 @@ from gzarr import DeviceError
 from gzarr.cli import doctor
 from gzarr.engines.cuda import nvcomp, nvcomp_compress
 from gzarr.engines.cuda.arena import ALIGNMENT
+from gzarr.engines.cuda.device_protocol import CoderBatch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -169,10 +170,10 @@ def test_calls_give_every_parameter_what_its_name_says(version: str, algorithm: 
     library = nvcomp.identified(declared)
     assert (library.title, library.cuda) == (version, 18 - library.version[0])
     stream = SimpleNamespace(ptr=7)
-    batch = {
-        "frames": 3, "largest": 100, "sources": 11, "source_nbytes": 12, "targets": 13, "produced": 15, "statuses": 16,
-        "temp": 17, "temp_nbytes": 18,
-    }  # fmt: skip
+    batch = CoderBatch(
+        frames=3, largest=100, sources=11, source_nbytes=12, targets=13, target_nbytes=14, produced=15, statuses=16,
+        temp=17, temp_nbytes=18,
+    )  # fmt: skip
     query = {"num_chunks": 3, "max_uncompressed_chunk_bytes": 100, "max_total_uncompressed_bytes": 250}
     if library.version >= (6,):
         query["stream"] = None  # type: ignore[assignment]
@@ -182,7 +183,7 @@ def test_calls_give_every_parameter_what_its_name_says(version: str, algorithm: 
     declared.answer = 2**40 + 1
     assert decoder.temp_nbytes(3, 100, 250) == 2**40 + 1
     assert declared.given == query
-    decoder.run(stream, **batch, target_nbytes=14)
+    decoder.run(stream, batch)
     assert declared.given == {
         "device_compressed_chunk_ptrs": 11, "device_compressed_chunk_bytes": 12, "device_uncompressed_buffer_bytes": 14,
         "device_uncompressed_chunk_bytes": 15, "num_chunks": 3, "device_temp_ptr": 17, "temp_bytes": 18,
@@ -196,7 +197,7 @@ def test_calls_give_every_parameter_what_its_name_says(version: str, algorithm: 
     assert declared.given == query
     assert encoder.max_encoded_nbytes(100) == 2**40 + 1
     assert declared.given == {"max_uncompressed_chunk_bytes": 100}
-    encoder.run(stream, **batch)
+    encoder.run(stream, batch)
     assert declared.given == {
         "device_uncompressed_chunk_ptrs": 11, "device_uncompressed_chunk_bytes": 12,
         "max_uncompressed_chunk_bytes": 100, "num_chunks": 3, "device_temp_ptr": 17, "temp_bytes": 18,
@@ -206,7 +207,7 @@ def test_calls_give_every_parameter_what_its_name_says(version: str, algorithm: 
 
     declared.status = 12
     with pytest.raises(DeviceError, match=r"DecompressAsync failed with status 12"):
-        decoder.run(stream, **batch, target_nbytes=14)
+        decoder.run(stream, batch)
     with pytest.raises(DeviceError, match=r"CompressGetTempSize.* failed with status 12"):
         encoder.temp_nbytes(3, 100, 250)
 

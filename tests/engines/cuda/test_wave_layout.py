@@ -13,10 +13,11 @@ from support.staged_chunks import CONTAINERS, NBYTES, Volume, compressor_of, enc
 from gzarr.codecs.blosc import BloscCodec
 from gzarr.engines.cuda.columns import Output, placement
 from gzarr.engines.cuda.device_program import DeviceProgram, _algorithm
+from gzarr.engines.cuda.device_protocol import CoderBatch
 from gzarr.engines.cuda.nvcomp import NvcompDecompressor
 from gzarr.engines.cuda.staging import FrameFormat, Staging
-from gzarr.engines.cuda.wave_layout import DecodeBatch, WaveLayout, lay_out
-from gzarr.engines.cuda.wave_shape import WaveShape, shape_for
+from gzarr.engines.cuda.wave_layout import Decoding, WaveLayout, lay_out
+from gzarr.engines.cuda.wave_shape import WaveContent, WaveShape, shape_for
 from gzarr.errors import DeviceError
 
 if TYPE_CHECKING:
@@ -35,26 +36,17 @@ class LaidOut:
         form = FrameFormat(compressor, self.algorithm, 0, NBYTES)
         program = DeviceProgram(form, shuffle=0, swap=0, strides=(1,), bits=True)
         decoder = NvcompDecompressor(self.algorithm) if self.algorithm is not None else None
-        shape = shape_for(
-            program,
-            decoder,
-            chunks=n,
-            pieces=n,
-            frames=8,
-            encoded=2 * NBYTES,
-            most_encoded=2 * NBYTES,
-            k=1,
-            outputs=1,
-            direct=False,
-        )
+        content = WaveContent(chunks=n, pieces=n, frames=8, encoded=2 * NBYTES, most_encoded=2 * NBYTES)
+        shape = shape_for(program, decoder, content, k=1, outputs=1, direct=False)
         self.shape: WaveShape = replace(shape, **changed)
         staging = aligned_zeros(self.shape.staging_bytes)
         self.staged, frames = Staging(request, form).stage(np.arange(n), staging, self.shape.encoded, self.shape.frames)
         self.place = placement(request)
         self.output = aligned_zeros(n * NBYTES)
         output = Output(self.output, self.output.ctypes.data, 1, np.zeros(1, np.int64), np.ones((1, 1), np.int64))
+        decoding = Decoding(program, decoder)
         self.layout: WaveLayout = lay_out(
-            self.shape, program, decoder, self.staged, frames, staging, self.place, output, HostArena.ADDRESS
+            self.shape, decoding, self.staged, frames, staging, self.place, output, HostArena.ADDRESS
         )
 
     def run(self) -> np.ndarray[Any, Any]:
@@ -62,9 +54,9 @@ class LaidOut:
         arena, layout, shape = HostArena(self.shape.arena_bytes), self.layout, self.shape
         arena.memory[layout.copied_to :][: layout.copied.size] = layout.copied
         for step in layout.steps:
-            if isinstance(step, DecodeBatch):
+            if isinstance(step, CoderBatch):
                 assert self.algorithm is not None
-                arena.decode(self.algorithm, **step.arguments)
+                arena.decode(self.algorithm, step)
             else:
                 arena.run_kernel(step)
         results = np.full(shape.results_bytes, 0xFF, np.uint8)
@@ -101,13 +93,13 @@ def test_a_frame_that_does_not_decode_is_a_failed_row(kind: str) -> None:
 def test_batches_fit_the_scratch() -> None:
     """Where it is small, batches are; every frame is in one of them, and in no other."""
     values = [encode("zstd", smooth(NBYTES, seed=seed)) for seed in range(5)]
-    (whole,) = (step for step in LaidOut("zstd", values).layout.steps if isinstance(step, DecodeBatch))
-    assert whole.arguments["frames"] == 5
+    (whole,) = (step for step in LaidOut("zstd", values).layout.steps if isinstance(step, CoderBatch))
+    assert whole.frames == 5
     scratch = NvcompDecompressor("zstd").temp_nbytes(2, NBYTES, 2 * NBYTES)
     wave = LaidOut("zstd", values, scratch=scratch)
-    batches = [step.arguments for step in wave.layout.steps if isinstance(step, DecodeBatch)]
-    assert sum(batch["frames"] for batch in batches) == 5
-    assert max(batch["frames"] for batch in batches) <= 2
+    batches = [step for step in wave.layout.steps if isinstance(step, CoderBatch)]
+    assert sum(batch.frames for batch in batches) == 5
+    assert max(batch.frames for batch in batches) <= 2
     assert wave.run().tolist() == []
     assert wave.output.tobytes() == b"".join(smooth(NBYTES, seed=seed) for seed in range(5))
 

@@ -13,8 +13,9 @@ from support.host_arena import HostArena, aligned_zeros
 
 from gzarr.engines.cuda import write_containers
 from gzarr.engines.cuda.columns import Output
+from gzarr.engines.cuda.device_protocol import CoderBatch
 from gzarr.engines.cuda.nvcomp_compress import NvcompCompressor
-from gzarr.engines.cuda.write_layout import EncodeBatch, Gathering, GatherLaunch, container_writes, lay_out
+from gzarr.engines.cuda.write_layout import Gathering, GatherLaunch, container_writes, lay_out
 from gzarr.engines.cuda.write_program import WriteProgram
 from gzarr.engines.cuda.write_shape import shape_for
 from gzarr.metadata.chunk_grid import ChunkGrid
@@ -54,8 +55,8 @@ def encoded(
     layout = lay_out(shape, program, gathering, rows, staging, arena.ADDRESS)
     arena.memory[: layout.copied.size] = layout.copied
     for step in layout.steps:
-        if isinstance(step, EncodeBatch):
-            arena.deflate(**step.arguments)
+        if isinstance(step, CoderBatch):
+            arena.deflate(step)
         elif isinstance(step, GatherLaunch):
             arena.run_gather(step)
         else:

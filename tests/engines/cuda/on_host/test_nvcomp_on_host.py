@@ -19,6 +19,7 @@ from support.cuda_on_host.whole import whole
 from support.nvcomp_declarations import known
 from support.nvcomp_encoders import gdeflate_frame
 
+from gzarr.engines.cuda.device_protocol import CoderBatch
 from gzarr.engines.cuda.nvcomp import NvcompDecompressor, load
 from gzarr.engines.cuda.nvcomp_compress import NvcompCompressor
 
@@ -104,7 +105,7 @@ class Batch:
         }  # fmt: skip
         if encodes:
             del options["target_nbytes"]
-        coder.run(stream, **options | other)
+        coder.run(stream, CoderBatch(**options | other))
 
     def results(self) -> list[bytes]:
         produced = self.produced.get().tolist()
@@ -359,6 +360,7 @@ from support import cuda_on_host
 from support.cuda_on_host import build, nvcomp
 from support.cuda_on_host.c_types import address
 cuda = cuda_on_host.install()
+from gzarr.engines.cuda.device_protocol import CoderBatch
 from gzarr.engines.cuda.nvcomp import NvcompDecompressor, load
 library = cuda.library
 host = nvcomp.HostNvcomp(build.CACHE, address(library.coh_find), address(library.coh_enqueue), load().functions)
@@ -372,9 +374,10 @@ columns = cupy.empty((4, 1), "i8")
 columns.set(np.array([[source.data.ptr], [frame.size], [target.data.ptr], [300]]))
 at = columns.data.ptr
 for _ in range(200):
-    NvcompDecompressor("lz4").run(
-        cupy.cuda.get_current_stream(), frames=1, largest=300, sources=at, source_nbytes=at + 8, targets=at + 16,
-        target_nbytes=at + 24, produced=results.data.ptr, statuses=results.data.ptr + 64, temp=0, temp_nbytes=0)
+    batch = CoderBatch(
+        frames=1, largest=300, sources=at, source_nbytes=at + 8, targets=at + 16, target_nbytes=at + 24,
+        produced=results.data.ptr, statuses=results.data.ptr + 64, temp=0, temp_nbytes=0)
+    NvcompDecompressor("lz4").run(cupy.cuda.get_current_stream(), batch)
 while not host.counts["frames lz4"]:
     pass
 """

@@ -1,0 +1,54 @@
+"""Arguments of a copy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from ..arrays.device_choice import resolve_device
+from ..errors import ArgumentError
+from ..metadata.formats import check_zarr_format
+from .copied_metadata import KEEP, ChunkStorage, check_lengths
+
+if TYPE_CHECKING:
+    from ..metadata.model import ZarrFormat
+
+DEFAULT_BUDGET_BYTES: Final = 256 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopyOptions:
+    """How a copy is made; each as for :func:`gzarr.copy`.
+
+    Raises
+    ------
+    ArgumentError, DeviceError
+        If one is wrong.
+    """
+
+    zarr_format: ZarrFormat | None = None
+    chunks: Any = KEEP
+    shards: Any = KEEP
+    codecs: Any = KEEP
+    device: str = "cpu"
+    overwrite: bool = False
+    resume: bool = False
+    read_back: bool = False
+    lossy: bool = False
+    budget_bytes: int = DEFAULT_BUDGET_BYTES
+    allow_pickle: bool = False
+
+    def __post_init__(self) -> None:
+        if self.overwrite and self.resume:
+            raise ArgumentError("overwrite erases an existing copy, and resume continues it: pass only one of them")
+        if type(self.budget_bytes) is not int or self.budget_bytes < 1:
+            raise ArgumentError(f"budget_bytes must be a positive integer, not {self.budget_bytes!r}")
+        check_zarr_format(self.zarr_format, optional=True, new=True)
+        resolve_device(self.device)
+        check_lengths("chunks", self.chunks)
+        check_lengths("shards", self.shards)
+
+    @property
+    def storage(self) -> ChunkStorage:
+        """The chunks, shards and codecs."""
+        return ChunkStorage(self.chunks, self.shards, self.codecs)

@@ -1,0 +1,268 @@
+"""A copy that is planned and checked: what it will write, and the writing itself.
+
+- Groups are written before their members, the documents of an array after its chunks. So an existing array is always
+  complete, and a copy that fails or is killed leaves chunks without an array, which nobody reads.
+- ``resume`` trusts no existing data: it is read, compared with the source, and written again where it differs. Nodes
+  that the source lacks are neither erased nor silently kept: they are an error.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from ..errors import ArgumentError, MetadataError
+from ..metadata.formats import FORMATS
+from ..metadata.model import ArrayMetadata, GroupMetadata
+from ..metadata.to_documents import dump
+from ..nodes.change import delete_node, hold_documents, reader_of
+from ..nodes.create import inspect_location, stray_chunks, write_new_group
+from ..progress import watch
+from ..stores.base import flushing, is_listable
+from ..stores.keys import join_path
+from ..stores.locks import hold_node
+from .consolidate import consolidate_metadata
+from .processes import as_executor, check_shared
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ..metadata.model import NodeMetadata, ZarrFormat
+    from ..nodes.create import Location
+    from ..stores.base import ReadableStore, Store
+    from ..stores.resolve import StoreLike
+    from .copy_array import ArrayCopy
+
+
+@dataclass(slots=True)
+class CopyDifferences:
+    """What a copy says otherwise than its source, beside storage.
+
+    Attributes
+    ----------
+    formats
+        Zarr formats of the source and of the copy.
+    changes
+        By path in the source, what the copy says otherwise, in lines of text.
+    losses
+        By path in the source, what some reader will no longer see, with ``lossy``; also among the changes.
+    """
+
+    formats: tuple[ZarrFormat, ZarrFormat]
+    changes: dict[str, list[str]] = field(default_factory=dict)
+    losses: dict[str, list[str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class CopyTarget:
+    """Where a copy goes.
+
+    Attributes
+    ----------
+    given
+        The destination as it was given.
+    store, path
+        Its store, and the path in it.
+    location
+        What is there.
+    """
+
+    given: StoreLike
+    store: Store
+    path: str
+    location: Location
+
+
+class Copy:
+    """A planned and checked copy; see :func:`gzarr.tools.copy.prepare_copy`. Nothing is written before :meth:`steps`.
+
+    Attributes
+    ----------
+    target
+        Where it goes.
+    groups
+        Metadata of each group by path in the target, parents first.
+    arrays
+        Copies of the arrays.
+    differences
+        What the copy says otherwise than the source.
+    consolidated
+        Paths in the target of the groups whose metadata is consolidated, as in the source.
+    by_name
+        Paths in the source of the arrays whose chunks or shards were given by the names of their axes.
+    """
+
+    def __init__(self, target: CopyTarget, formats: tuple[ZarrFormat, ZarrFormat]) -> None:
+        self.target = target
+        self._store, self._path, self._location = target.store, target.path, target.location
+        self._erase = False
+        self._resume = False
+        self.groups: dict[str, GroupMetadata] = {}
+        self.arrays: list[ArrayCopy] = []
+        self.differences = CopyDifferences(formats)
+        self.consolidated: list[str] = []
+        self.by_name: set[str] = set()
+
+    @property
+    def total(self) -> int:
+        """Upper limit of the number of steps."""
+        return sum(array.total for array in self.arrays)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the elements of all arrays."""
+        return sum(array.source.nbytes for array in self.arrays)
+
+    @property
+    def written(self) -> int:
+        """Number of regions (stored values, in arrays that are not decoded) written so far."""
+        return sum(array.written for array in self.arrays)
+
+    @property
+    def kept(self) -> int:
+        """Number of regions (stored values, in arrays that are not decoded) found equal so far, and not written."""
+        return sum(array.kept for array in self.arrays)
+
+    def groups_below(self) -> Iterator[tuple[str, GroupMetadata]]:
+        """Yield the groups with their paths below the copied node, parents first."""
+        for path, metadata in self.groups.items():
+            yield path.removeprefix(self._path).lstrip("/"), metadata
+
+    def check_free(self, *, overwrite: bool, resume: bool) -> None:
+        """Refuse an occupied destination, unless it is to be erased or holds the beginning of this copy.
+
+        Raises
+        ------
+        ArgumentError
+            If the destination is occupied. The message names the node.
+        """
+        where = f"'/{self._path}' in {self._store!r}"
+        self._resume = resume
+        if resume:
+            self._check_same()
+            self._check_no_others()
+            return
+        taken = "is a node" if self._location.occupied else ""
+        if not taken and self.arrays and not self.groups:
+            (array,) = self.arrays
+            taken = "are chunks without an array" if stray_chunks(self._store, self._path, array.metadata) else ""
+        if taken and not overwrite:
+            raise ArgumentError(
+                f"there {taken} at {where} already; pass resume=True (--resume) to continue an interrupted copy, "
+                "or overwrite=True (--overwrite) to erase it with everything below it"
+            )
+        self._erase = bool(taken)
+
+    def _check_same(self) -> None:
+        """Refuse to resume a different copy."""
+        for path, metadata in self.groups.items():
+            present = self._present(path)
+            if isinstance(present, GroupMetadata) and (present.implicit or _is_same(present, metadata)):
+                continue
+            if present is not None:
+                raise _other(path, self._store)
+        for array in self.arrays:
+            self._check_array(array)
+
+    def _check_array(self, array: ArrayCopy) -> None:
+        """Refuse a path of an array that holds anything but the array to be resumed."""
+        present = self._present(array.path)
+        # Chunks of an array without documents may look like a group.
+        if present is None or (self._resume and isinstance(present, GroupMetadata) and present.implicit):
+            return
+        if not self._resume or not isinstance(present, ArrayMetadata) or not array.is_described_by(present):
+            raise _other(array.path, self._store)
+        array.has_documents = True
+
+    def _check_no_others(self) -> None:
+        """Refuse to resume the copy of a group that has nodes the source lacks."""
+        if not is_listable(self._store):
+            return
+        planned = {*self.groups, *(array.path for array in self.arrays)}
+        reader = reader_of(self._store)
+        for path, metadata in self.groups.items():
+            others = [join_path(path, name) for name in reader.children(path, metadata.zarr_format)]
+            others = [other for other in others if other not in planned]
+            if others:
+                raise ArgumentError(
+                    f"'/{others[0]}' in {self._store!r} is not in the source, or no longer (one of {len(others)} in "
+                    f"'/{path}'): resume=True (--resume) erases no nodes; erase unwanted ones yourself, or pass "
+                    "overwrite=True (--overwrite) to start over"
+                )
+
+    def _present(self, path: str) -> NodeMetadata | None:
+        try:
+            entry = reader_of(self._store).node(path, None)
+        except MetadataError as error:
+            raise _other(path, self._store) from error
+        if entry is None:
+            return None
+        assert not isinstance(entry.metadata, MetadataError)
+        return entry.metadata
+
+    def steps(self, client: Any = None) -> Iterator[int]:
+        """Copy; yield the number of finished steps after each part. Iterate in one thread: it holds locks.
+
+        ``client`` is as for :func:`gzarr.copy`.
+        """
+        executor = None
+        if client is not None:
+            executor = as_executor(client)
+            check_shared(self._store, "the destination")
+            for array in self.arrays:
+                check_shared(array.source.store, "the source")
+        with flushing(self.target.given, self._store):
+            yield from self._steps(executor)
+
+    def _steps(self, executor: Any) -> Iterator[int]:
+        if self._erase:
+            delete_node(self._store, self._path)
+            self._location = inspect_location(self._store, self._path, self._format)
+        for parent in self._location.parents:
+            self._make_group(parent, GroupMetadata(zarr_format=self._format), may_exist=True)
+        for path, metadata in self.groups.items():
+            self._make_group(path, metadata, may_exist=self._resume)
+        for array in self.arrays:
+            # Its documents come last. Until then, only this lock keeps others from creating a node in its place.
+            with hold_node(self._store, array.path):
+                self._check_array(array)
+                yield from array.steps(executor)
+        # Those of groups below come first, for they make those above outdated.
+        for path in sorted(self.consolidated, key=len, reverse=True):
+            consolidate_metadata(self._store, path=path, zarr_format=self._format)
+
+    def run(self, client: Any = None, *, progress: bool = True) -> None:
+        """Run the whole copy; ``client`` and ``progress`` are as for :func:`gzarr.copy`."""
+        steps = self.steps(client)
+        watched = watch(steps, "copying", self.total, count=int, nbytes=self.nbytes) if progress else steps
+        for _ in watched:
+            pass
+
+    @property
+    def _format(self) -> ZarrFormat:
+        return next(iter(self.groups.values())).zarr_format if self.groups else self.arrays[0].metadata.zarr_format
+
+    def _make_group(self, path: str, metadata: GroupMetadata, *, may_exist: bool) -> None:
+        with hold_node(self._store, path), hold_documents(self._store, path):
+            location = inspect_location(self._store, path, metadata.zarr_format)
+            if location.occupied and not (isinstance(location.found, GroupMetadata) and location.found.implicit):
+                if may_exist and isinstance(location.found, GroupMetadata):
+                    return
+                raise _other(path, self._store)
+            # Keys without a document are the beginning of this copy.
+            write_new_group(self._store, path, metadata, replace(location, occupied=False), overwrite=False)
+
+
+def _is_same(present: GroupMetadata, metadata: GroupMetadata) -> bool:
+    """Return whether an existing group has the format and the attributes of the one to be created."""
+    format = FORMATS[metadata.zarr_format]
+    return format.shares_hierarchy(FORMATS[present.zarr_format]) and dump(present.attributes) == dump(
+        metadata.attributes
+    )
+
+
+def _other(path: str, store: ReadableStore) -> ArgumentError:
+    return ArgumentError(
+        f"'/{path}' in {store!r} is not a copy of the source made with these arguments; pass overwrite=True "
+        "(--overwrite) to erase it"
+    )
