@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..arrays.elements import as_elements
 from ..errors import ArgumentError
 from ..windows.boundary import MODES, name_of_numpy
 from .arguments import each, has_items, is_number, is_whole, items
@@ -75,8 +76,10 @@ class Surroundings:
                 continue
             for array in inputs:
                 try:
+                    # By the rule for elements that are written: floats may be rounded, nothing else changes.
+                    as_elements(_plain(boundary), array.dtype, (), array.name)
                     np.array(boundary, array.dtype)
-                except (OverflowError, TypeError, ValueError) as error:
+                except (ArgumentError, OverflowError, TypeError, ValueError) as error:
                     reason = f"{array.name} has the data type {array.dtype}, which cannot hold boundary={boundary!r}"
                     raise ArgumentError(reason) from error
 
@@ -91,6 +94,13 @@ def _pair(halo: Any) -> tuple[int, int]:
     return int(before), int(after)
 
 
+def _plain(number: Any) -> Any:
+    """Return a number as one that NumPy knows; it takes fractions and decimals for objects."""
+    return number if isinstance(number, int | float | complex | np.generic) else complex(number)
+
+
 def _is_boundary(value: Any) -> bool:
     # Comparing with a text would call an array's own comparison.
-    return value is None or (value in MODES if isinstance(value, str) else is_number(value) and not has_items(value))
+    if value is None or isinstance(value, np.number | np.bool):
+        return True
+    return value in MODES if isinstance(value, str) else is_number(value) and not has_items(value)

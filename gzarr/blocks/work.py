@@ -162,8 +162,12 @@ class BlockWork:
             if resume:
                 raise ArgumentError(f"{array.name} is the output as well, so all blocks would seem to be done")
             same = blocks.sources == tuple(range(len(axes))) and blocks.of == tuple(axis.output for axis in axes)
-            # An element of a view is another one of its array.
-            if isinstance(array, ArrayView) or not same or any(axis.is_shared or any(axis.halo) for axis in axes):
+            if isinstance(array, ArrayView) and array.selection != tuple(slice(0, n, 1) for n in array.base.shape):
+                raise ArgumentError(
+                    f"{array.name} in {array.store!r} is a part of the output, or has its elements in another order, "
+                    "so blocks may replace elements that others have not read yet; write to another array"
+                )
+            if not same or any(axis.is_shared or any(axis.halo) for axis in axes):
                 raise ArgumentError(
                     f"{array.name} in {array.store!r} is read for several blocks, and cannot be the output at the same "
                     "time; write to another array"

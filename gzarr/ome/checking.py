@@ -16,12 +16,14 @@ from .metadata.parse import parse
 from .metadata.problems import BrokenRule
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from .metadata.model import Axis, OmeMetadata
+    from .metadata.model import Axis, OmeMetadata, WellMetadata
 
 #: What a group of each kind has.
 _PARTS: Final = {"an image": "multiscales", "a well": "well"}
+#: Most numbers, and most fields of a well, that a message lists.
+_SHOWN: Final = 10
 
 
 def broken_links(group: Group, metadata: OmeMetadata) -> Iterator[BrokenRule]:
@@ -56,9 +58,10 @@ def broken_links(group: Group, metadata: OmeMetadata) -> Iterator[BrokenRule]:
         node, problem = _node(group, "labels", top)
         if node is not None and not isinstance(node, Group):
             yield BrokenRule(top, "'labels' below an image must be a group, and is an array", "text")
+    ids = [one.id for one in metadata.plate.acquisitions] if metadata.plate else []
     for place, path, kind in _groups(metadata, top):
         node, problem = _node(group, path, place)
-        text = problem or _kind(node, kind)
+        text = problem or _kind(node, kind, ids)
         if text:
             yield BrokenRule(place, f"{path!r:.100} {text}", "text")
 
@@ -107,10 +110,26 @@ def _level(node: Array | Group | None, axes: tuple[Axis, ...] | None, metadata: 
     return ""
 
 
-def _kind(node: Array | Group | None, kind: str) -> str:
+def _kind(node: Array | Group | None, kind: str, acquisitions: Sequence[int]) -> str:
     if not isinstance(node, Group):
         return "must be a group, and is an array"
     found = parse(node.metadata.attributes)
     part = _PARTS[kind]
     has = found.multiscales if part == "multiscales" else found.well
-    return "" if has or part in found.errors else f"must be {kind}, and lacks {part!r}"
+    if not has:
+        return "" if part in found.errors else f"must be {kind}, and lacks {part!r}"
+    return "" if found.well is None else _strangers(found.well, acquisitions)
+
+
+def _strangers(well: WellMetadata, acquisitions: Sequence[int]) -> str:
+    """Return which fields of a well are of none of a plate's acquisitions, if it has several; "" if none."""
+    strangers = [field for field in well.images if field.acquisition not in acquisitions]
+    if len(acquisitions) < 2 or not strangers:
+        return ""
+    known = ", ".join(map(str, acquisitions[:_SHOWN])) + ", …" * (len(acquisitions) > _SHOWN)
+    shown = [
+        f"{field.path!r:.100} has {'no acquisition' if field.acquisition is None else field.acquisition}"
+        for field in strangers[:_SHOWN]
+    ]
+    more = f", and {len(strangers) - _SHOWN} more" if len(strangers) > _SHOWN else ""
+    return f"must have fields of the plate's acquisitions {known}, and {', '.join(shown)}{more}"

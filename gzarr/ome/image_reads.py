@@ -56,8 +56,8 @@ class ImageReads(ImageSystems):
             raise ArgumentError("a level is chosen by either resolution= (micrometres) or pixels=; pass one of them")
         count = len(self._image.datasets)
         if pixels is not None:
-            if not isinstance(pixels, numbers.Real) or math.isnan(pixels):
-                raise ArgumentError(f"pixels must be a number, not {pixels!r:.100}")
+            if not isinstance(pixels, numbers.Real) or not pixels >= 1:
+                raise ArgumentError(f"pixels must be a number of elements, at least 1, not {pixels!r:.100}")
             for level in range(count):
                 if math.prod(_lengths(self._at(level, selection), self.level(level).shape)) <= pixels:
                     return level
@@ -306,6 +306,8 @@ class ImageReads(ImageSystems):
         finite = real_numbers(list(found.values()))
         if finite is None or finite.ndim != 1:
             raise ArgumentError(f"{what}= needs finite numbers, got {values!r:.100}")
+        if what != "center" and (finite < 0).any():
+            raise ArgumentError(f"{what}= needs numbers of micrometres, at least 0, got {values!r:.100}")
         return dict(zip(found, finite.tolist(), strict=True))
 
     def _um(self, axis: Axis) -> float:

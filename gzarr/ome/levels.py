@@ -106,7 +106,9 @@ def _ratio(first: int, length: int) -> float:
 
 
 def indexes_of_box(low: float, high: float, scale: float, translation: float, length: int) -> slice:
-    """Return the elements whose centres lie from ``low`` to below ``high``, at least the nearest one.
+    """Return the elements whose centres lie from ``low`` to below ``high``, at least the one nearest to the middle.
+
+    The box is cut at the edges of the outer elements, which are half an element from their centres.
 
     Raises
     ------
@@ -121,16 +123,19 @@ def indexes_of_box(low: float, high: float, scale: float, translation: float, le
         start, stop = (math.ceil(end - 5e-7) for end in ends)
     else:
         stop, start = (math.floor(end + 5e-7) + 1 for end in ends)
-    if stop <= start:
-        start = math.floor(sum(ends) / 2 + 0.5)
-        stop = start + 1
-    cut = slice(max(start, 0), min(stop, length))
-    if cut.stop <= cut.start:
+    start, stop = max(start, 0), min(stop, length)
+    if start < stop:
+        return slice(start, stop)
+    first, last = sorted(ends)
+    begin, end = max(first, -0.5), min(last, length - 0.5)
+    # A box that is not cut may be shorter than the errors of floats, even a point.
+    if not (end - begin > 5e-7 or (first == begin < length - 0.5 and end == last)):
         bounds = sorted((translation - scale / 2, translation + scale * (length - 0.5)))
         raise SelectionError(
             f"{low:g} to {high:g} lies outside of the image, which is from {bounds[0]:g} to {bounds[1]:g}"
         )
-    return cut
+    nearest = min(math.floor((begin + end) / 2 + 0.5), length - 1)
+    return slice(nearest, nearest + 1)
 
 
 def at_level(selection: Any, length: int, level_length: int, factor: float) -> Any:

@@ -146,6 +146,8 @@ class PlannedPicture:
         if self._c is None:
             return [None]
         count = self.image.level(self.level).shape[self._c]
+        if not count:
+            raise ArgumentError(f"{place(self.image.group)} has no channels; a picture needs at least one channel")
         known: Sequence[Channel] = self.image.channels
         wanted = self._named.get(self.image.axes[self._c])
         if wanted is None:

@@ -332,6 +332,22 @@ def test_an_input_may_be_the_output_if_no_block_reads_what_another_wrote() -> No
     np.testing.assert_array_equal(array[...], data + 1)
 
 
+@pytest.mark.parametrize("shards", [None, (16, 20, 24)])
+def test_a_view_of_all_of_an_array_is_that_array(shards: tuple[int, ...] | None) -> None:
+    data = elements()
+    array = stored(data, (8, 10, 12), shards=shards)
+    gzarr.map_blocks(bump, array.view[...], out=array)
+    np.testing.assert_array_equal(array[...], data + 1)
+    gzarr.map_blocks(lambda x, y: x + y, array.view[:, 0:], array, out=array)
+    np.testing.assert_array_equal(array[...], 2 * (data + 1))
+    for inputs in ([array.view[::-1]], [array, array.view[:1]], [array, array.view[0]]):
+        with pytest.raises(gzarr.ArgumentError, match=r"part of the output, or .* in another order.*write to another"):
+            gzarr.map_blocks(lambda x, *_: x, *inputs, out=array)
+    with pytest.raises(gzarr.ArgumentError, match="is read for several blocks"):
+        gzarr.map_blocks(bump, array.view[...], out=array, halo=1)
+    np.testing.assert_array_equal(array[...], 2 * (data + 1))
+
+
 def test_blocks_end_where_memory_says() -> None:
     """Blocks are as large as the budget lets them be, and whole chunks of the output."""
     shapes = set()

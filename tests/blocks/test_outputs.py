@@ -299,3 +299,27 @@ def test_wrong_types_and_constants() -> None:
     for boundary in (300, -1, 1j):
         with pytest.raises(ArgumentError, match=r"data type uint8, which cannot hold boundary="):
             gzarr.map_blocks(lambda x: x, source, halo=1, boundary=boundary)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(
+    ("dtype", "held", "others"),
+    [
+        ("u1", (0, 255, True, 3.0, np.int64(7)), (1.5, 256, np.int64(300), float("nan"), float("inf"), Fraction(1, 2))),
+        ("i8", (-(2**63), 2.0**62), (0.1, 2**63, 2.0**63, np.float64(2.0**64))),
+        ("bool", (0, 1, True, 1.0), (0.5, 2, float("nan"))),
+        ("f2", (0.1, 65504, float("inf"), float("nan")), (1e5, 10**6, 1j)),
+        ("f4", (0.1, 2**24 + 1, Fraction(1, 3), -float("inf"), 1e-300), (1e300, -(10**400), np.float64(1e39))),
+        ("c8", (0.1j, complex("inf")), (1e300j, 1e300)),
+    ],
+)
+def test_constants_are_held_as_they_are(dtype: str, held: tuple[Any, ...], others: tuple[Any, ...]) -> None:
+    """Numbers that would become others are refused, rounding of floats aside."""
+    source = stored(np.zeros(3, dtype), 3)
+    for number in held:
+        given: list[Any] = []
+        gzarr.map_blocks(lambda x, given=given: given.append(x[0]), source, halo=1, boundary=number, reduce=max)
+        np.testing.assert_array_equal(given, np.array([number], dtype))
+    for number in others:
+        with pytest.raises(ArgumentError, match=r"has the data type .*, which cannot hold boundary="):
+            gzarr.map_blocks(lambda x: x, source, halo=1, boundary=number)

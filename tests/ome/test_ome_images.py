@@ -26,6 +26,7 @@ from gzarr.errors import (
     UnsupportedError,
 )
 from gzarr.ome import MetadataWarning
+from gzarr.ome.levels import indexes_of_box
 
 DATA = np.arange(2 * 3 * 4 * 20 * 30, dtype="u2").reshape(2, 3, 4, 20, 30)
 LEVELS = (DATA, DATA[..., ::2, ::2].copy(), DATA[..., ::2, ::4, ::4].copy())
@@ -176,6 +177,70 @@ class TestMicrometres:
             expected = DATA[0, 0, 0, 0, start : start + count]
             result = image.read_um({"x": center}, 0.25 * count, t=0, c=0, z=0, y=0)
             np.testing.assert_array_equal(result, expected)
+
+    def test_a_box_across_an_edge_has_the_nearest_element(self):
+        """The centres of level 1 are 0.5, 2.5, … 14.5; the middle of the whole box is beyond the image."""
+        data = np.arange(256, dtype="u2").reshape(16, 16)
+        image = gzarr.ome.create({}, data, axes="yx", units="micrometer", chunks=4, levels=2)
+        level = image.read(1)
+        np.testing.assert_array_equal(image.read_um((8, 15.6), (4, 1.6), level=1), level[3:5, 7:])
+        np.testing.assert_array_equal(image.read_um({"x": -1}, 1.5, level=1), level[:, :1])
+        # Of the cut box, the middle counts: 1.6, which is nearest to 2.5.
+        np.testing.assert_array_equal(image.read_um({"x": 1.6}, 1.6, level=1), level[:, 1:2])
+
+    @given(st.data())
+    def test_boxes_that_overlap_have_elements(self, drawn):
+        """Against a search among all centres, with boxes on a grid that floats hold exactly."""
+        length = drawn.draw(st.integers(1, 9))
+        scale = drawn.draw(st.sampled_from([0.25, 0.5, 1, 2, 4]))
+        sign = drawn.draw(st.sampled_from([1, -1]))
+        offset = drawn.draw(st.integers(-20, 20)) / 4
+        low = offset + drawn.draw(st.integers(-300, 300)) / 16
+        high = low + drawn.draw(st.integers(0, 200)) / 16
+        centres = np.arange(length) * sign * scale + offset
+        edges = centres.min() - scale / 2, centres.max() + scale / 2
+        inside = np.flatnonzero((centres >= low) & (centres < high))
+        begin, end = max(low, edges[0]), min(high, edges[1])
+        if begin > end or (begin == end and low < high):
+            with pytest.raises(SelectionError, match="lies outside"):
+                indexes_of_box(low, high, sign * scale, offset, length)
+            return
+        if begin == end in edges:
+            # A point on an edge of the image is in it at one of its ends.
+            return
+        found = np.arange(length)[indexes_of_box(low, high, sign * scale, offset, length)]
+        if len(inside):
+            np.testing.assert_array_equal(found, inside)
+        else:
+            distances = abs(centres - (begin + end) / 2)
+            assert len(found) == 1
+            assert distances[found[0]] == distances.min()
+
+    @settings(max_examples=20)
+    @given(st.data())
+    def test_boxes_that_overlap_images(self, drawn):
+        """Of any pyramid, at any level: at least one element along each axis, and none where they do not overlap."""
+        shape = drawn.draw(st.tuples(*[st.integers(1, 12)] * 3))
+        scale = drawn.draw(st.tuples(*[st.sampled_from([0.3, 1, 2.7])] * 3))
+        image = gzarr.ome.create({}, np.zeros(shape, "u1"), axes="zyx", scale=scale, units="micrometer", levels=3)
+        level = drawn.draw(st.integers(0, len(image.levels) - 1))
+        grid = image.grid(level)
+        edges = [
+            (t - s / 2, t + s * (n - 0.5))
+            for s, t, n in zip(grid.scale, grid.translation, image.level(level).shape, strict=True)
+        ]
+        # Ends of boxes, in tenths of the image: from before it to beyond it.
+        ends = [sorted(drawn.draw(st.tuples(*[st.integers(-9, 19)] * 2))) for _ in range(3)]
+        boxes = [
+            (a + (b - a) * (low + 0.01) / 10, a + (b - a) * (high + 0.02) / 10)
+            for (a, b), (low, high) in zip(edges, ends, strict=True)
+        ]
+        centre, size = [(a + b) / 2 for a, b in boxes], [b - a for a, b in boxes]
+        if all(low < edge[1] and high > edge[0] for (low, high), edge in zip(boxes, edges, strict=True)):
+            assert min(image.read_um(centre, size, level).shape) >= 1
+        else:
+            with pytest.raises(SelectionError, match="lies outside of the image"):
+                image.read_um(centre, size, level)
 
     def test_units_are_converted(self):
         axes = AXES[:2] + [axis | {"unit": unit} for axis, unit in zip(AXES[2:], ("m", "nanometer", "µm"), strict=True)]

@@ -360,6 +360,26 @@ def test_elements_that_cannot_be_shown() -> None:
     assert "<img" not in image._repr_html_()
 
 
+@pytest.mark.parametrize("shape", [(0, 4, 5), (2, 0, 5), (2, 4, 0), (0, 0, 0)])
+def test_images_without_elements(shape: tuple[int, ...]) -> None:
+    gzarr.ome.create(store := {}, np.zeros(shape, "u1"), axes="cyx")  # type: ignore[var-annotated]
+    image: Any = gzarr.ome.open(store, device="cpu")
+    text = "nothing is selected" if shape[0] else "has no channels; a picture needs at least one channel"
+    for make in (image.render, image.thumbnail):
+        with pytest.raises(ArgumentError, match=text):
+            make()
+    with pytest.raises(ArgumentError):
+        image.render(c=slice(0, 0))
+    assert shown(image) is None
+    assert str(shape) in image._repr_html_()
+    gzarr.ome.create_plate(store := {}, rows="A", columns="1")
+    gzarr.ome.create_field(store, "A", 1, np.zeros(shape, "u1"), axes="cyx")
+    plate: Any = gzarr.ome.open(store, device="cpu")
+    assert shown(plate) is None
+    with pytest.raises(ArgumentError, match=text):
+        plate.thumbnail()
+
+
 # -- plates
 
 

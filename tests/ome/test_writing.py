@@ -14,6 +14,7 @@ import zarr
 import gzarr
 from gzarr.cli.main import main
 from gzarr.errors import ArgumentError, NodeTypeError, ReadOnlyError
+from gzarr.ome.checking import broken_links
 from gzarr.ome.metadata.model import Acquisition, Axis, Channel, Window
 from gzarr.ome.metadata.parse import parse
 from gzarr.ome.writing.new_image import ImageArguments
@@ -206,6 +207,52 @@ def test_plates(version: str) -> None:
         gzarr.ome.create_field(store, "D", 1, DATA[0], axes="zyx")
     with pytest.raises(ArgumentError, match="there is a group at '/A/1/0'"):
         gzarr.ome.create_field(store, "A", 1, DATA[0], axes="zyx", field=0)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize(
+    ("ids", "allowed", "refused"),
+    [((), (None, 1, 9), ("x", True)), ((1,), (None, 1, 9), (1.5,)), ((1, 2), (1, 2), (None, 9, "x", True))],
+)
+def test_acquisitions_of_fields(
+    version: str, ids: tuple[int, ...], allowed: tuple[Any, ...], refused: tuple[Any, ...]
+) -> None:
+    """Each field of a plate of several acquisitions names one of them; of other plates, nothing is said."""
+    store: dict[str, Any] = {}
+    acquisitions = [Acquisition(number) for number in ids]
+    gzarr.ome.create_plate(store, rows="A", columns="1", acquisitions=acquisitions, version=version)
+    before = dict(store)
+    for acquisition in refused:
+        text = r"acquisition must be one of the plate's, 1, 2, not (None|9)" if acquisition in (None, 9) else "integer"
+        with pytest.raises(ArgumentError, match=text):
+            gzarr.ome.create_field(store, "A", 1, DATA[0], axes="zyx", acquisition=acquisition)
+        assert store == before
+    for acquisition in allowed:
+        gzarr.ome.create_field(store, "A", 1, DATA[0], axes="zyx", acquisition=acquisition)
+    group = gzarr.open_group(store)
+    assert not list(broken_links(group, parse(group.attrs)))
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_fields_of_other_acquisitions_are_told(version: str) -> None:
+    """The plate gets its second acquisition after its fields."""
+    store: dict[str, Any] = {}
+    gzarr.ome.create_plate(store, rows="A", columns="12", acquisitions=[Acquisition(1)], version=version)
+    for column, acquisition in ((1, 1), (1, None), (1, 9), (2, 1)):
+        gzarr.ome.create_field(store, "A", column, DATA[0], axes="zyx", acquisition=acquisition)
+
+    def told() -> list[str]:
+        group = gzarr.open_group(store)
+        return [str(problem) for problem in broken_links(group, parse(group.attrs))]
+
+    assert not told()
+    group = gzarr.open_group(store, mode="r+")
+    plate = ome(group)["plate"] | {"acquisitions": [{"id": 1}, {"id": 2}]}
+    group.attrs.update({"ome": {"version": "0.5", "plate": plate}} if version == "0.5" else {"plate": plate})
+    (text,) = told()
+    place = "$.ome.plate.wells[0].path" if version == "0.5" else "$.plate.wells[0].path"
+    expected = "'A/1' must have fields of the plate's acquisitions 1, 2, and '1' has no acquisition, '2' has 9"
+    assert text == f"{place}: {expected}"
 
 
 @pytest.mark.parametrize(("rows", "columns"), [("", "1"), (["A", "A"], "1"), (["A/B"], "1"), ("A", 3)])

@@ -124,7 +124,7 @@ def create_field(  # noqa: PLR0913
     field
         Name of the image in the well; None for the first number that is free.
     acquisition
-        Number of the acquisition.
+        Number of the acquisition. If the plate has several, it must be one of theirs.
     lock
         Whether to exclude other processes that also pass ``lock=True`` from the lists of fields and wells, by file
         locks beside the data.
@@ -140,7 +140,8 @@ def create_field(  # noqa: PLR0913
     Raises
     ------
     ArgumentError
-        If the plate has no such row or column; and as for :func:`gzarr.ome.create`.
+        If the plate has no such row or column, or has several acquisitions and not that one; and as for
+        :func:`gzarr.ome.create`.
     NodeNotFoundError, NodeTypeError, MetadataError
         If there is no plate, or its metadata cannot be read.
     ReadOnlyError, DeviceError, StoreError, ChunkError
@@ -159,6 +160,7 @@ def create_field(  # noqa: PLR0913
     for kind, name, names in (("row", row, plate.rows), ("column", str(column), plate.columns)):
         if name not in names:
             raise ArgumentError(f"the plate has no {kind} {quote(name)}; it has {', '.join(names)}")
+    _check_acquisition(acquisition, plate, version)
     well = f"{row}/{column}"
     well_path = join_path(group.path, well)
     chosen = None if field is None else str(field)
@@ -213,6 +215,19 @@ def create_field(  # noqa: PLR0913
         open_group(target, path=well_path, mode="r+").attrs.change(with_field, lock=lock)
         group.attrs.change(with_well, lock=lock)
     return image
+
+
+def _check_acquisition(acquisition: Any, plate: PlateMetadata, version: Written) -> None:
+    """Refuse a number of an acquisition that a field of a plate cannot have.
+
+    By the specification ("well" metadata), each field has one if the plate has several acquisitions, and it is one of
+    theirs. Nothing is said of other plates.
+    """
+    checked_attributes(OmeMetadata(version, well=WellMetadata((FieldEntry("0", acquisition),))), version)
+    known = [one.id for one in plate.acquisitions]
+    if len(known) > 1 and acquisition not in known:
+        numbers = ", ".join(map(str, known))
+        raise ArgumentError(f"acquisition must be one of the plate's, {numbers}, not {quote(acquisition)}")
 
 
 def _fields(plate: Group, well: str) -> tuple[FieldEntry, ...]:
