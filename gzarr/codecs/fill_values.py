@@ -7,7 +7,7 @@ https://github.com/zarr-developers/zarr-extensions/tree/main/codecs/cast_value#d
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from .codec import Codec
+
+#: Codecs that hold the fill value, or must be able to encode it.
+_USERS: Final = (CastValueCodec, ScaleOffsetCodec, ShardingIndexed)
 
 
 def with_fill_value(
@@ -48,10 +51,12 @@ def with_fill_value(
     Raises
     ------
     MetadataError
-        If a codec cannot encode its input or the fill value, or does not decode back to the fill value.
+        If a codec cannot encode its input, or a fill value that is needed, or does not decode back to the fill value.
     """
     result = list(codecs)
     value, itemsize = fill_value, 0
+    # What comes after the last of these has no use for it, and it need not be one that can be encoded.
+    last = max((i for i, codec in enumerate(codecs) if isinstance(codec, _USERS)), default=-1)
     for i, (codec, before) in enumerate(zip(codecs, representations(codecs, chunk, json_path), strict=False)):
         if isinstance(codec, BloscCodec) and codec.typesize is None and codec.shuffle != "noshuffle" and itemsize:
             result[i] = codec.with_itemsize(itemsize)
@@ -62,7 +67,7 @@ def with_fill_value(
             at = f"{json_path}[{i}].configuration.codecs"
             inner = with_fill_value(codec.codecs, value, codec.inner(before), at)
             result[i] = replace(codec, codecs=inner, fill_value=value)
-        elif codec.kind == "array_to_array" and not before.dtype.hasobject:
+        elif i <= last and codec.kind == "array_to_array" and not before.dtype.hasobject:
             value = _encoded(codec, value, before, f"{json_path}[{i}]")
     return tuple(result)
 

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import xarray as xr
 from xarray import conventions
-from xarray.coding.variables import CFMaskCoder, CFScaleOffsetCoder
+from xarray.coding.variables import CFMaskCoder, CFScaleOffsetCoder, EndianCoder
+from xarray.core import indexing
 
 import gzarr
 
+from .xarray_arrays import StoredArray
 from .xarray_device import DeviceVariable, belongs_on_device
 from .xarray_masking import DecodedArray, Masking
 
@@ -128,13 +130,28 @@ def _decode(
         if name in drop_variables:
             continue
         dtype = variable.dtype
-        variables[name] = numbers.decode(variable, name) if is_masked(name) else variable
-        variables[name].encoding.setdefault("dtype", dtype)
+        found = numbers.decode(variable, name) if is_masked(name) else variable
+        if not found.dtype.isnative:
+            # xarray forgets the stored byte order of what has kept it until then.
+            found = _native(found)
+            dtype = found.dtype
+        found.encoding.setdefault("dtype", dtype)
+        variables[name] = found
         if decode_coords and "coordinates" in variables[name].attrs:
             text = variables[name].attrs.pop("coordinates")
             variables[name].encoding["coordinates"] = text
             names.update(other for other in text.split() if other in stored)
     return {name: variables[name] for name in stored if name in variables}, attributes, names
+
+
+def _native(variable: xr.Variable) -> xr.Variable:
+    """Return a variable in native byte order; it may be the same object, changed."""
+    lazy = variable._data
+    if not isinstance(lazy, indexing.LazilyIndexedArray) or not isinstance(lazy.array, StoredArray):
+        return EndianCoder().decode(variable)
+    # As it is read, instead of from one byte order to the other and back.
+    lazy.array = lazy.array.native()
+    return variable
 
 
 def _simple(stored: Variables) -> Variables:

@@ -92,8 +92,10 @@ def attributes(array: gzarr.Array, *, masked: bool) -> dict[str, Any]:
         Whether the fill value is to be masked, as the attribute ``_FillValue`` says. Otherwise that attribute, if there
         is one, is in xarray's notation for JSON.
     """
-    found = public(array.metadata.attributes)
-    if array.dimension_names is None or array.zarr_format != 3:
+    found = dict(array.metadata.attributes)
+    if array.zarr_format != 3 or (array.dimension_names is None and array.ndim):
+        # The dimensions' names may be among them.
+        found = public(found)
         found.pop(DIMENSIONS, None)
     if masked:
         if array.fill_value is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -43,7 +43,7 @@ class Masking:
     @classmethod
     def of(cls, stored: xr.Variable, decoded: xr.Variable) -> Self:
         """Return what the attributes of a stored variable ask for; ``decoded`` is what xarray made of it."""
-        attributes, dtype = stored.attrs, stored.dtype
+        attributes, dtype = stored.attrs, stored.dtype.newbyteorder("=")
         fills = {}
         for name in ("missing_value", "_FillValue"):
             # xarray drops those that make no sense.
@@ -104,10 +104,13 @@ class DecodedArray(StoredArray):
     __slots__ = ("masking",)
 
     def __init__(self, array: gzarr.Array, masking: Masking) -> None:
-        super().__init__(array)
+        super().__init__(array, dtype=masking.dtype)
         self.masking: Masking = masking
-        self.dtype: np.dtype[Any] = masking.dtype
+
+    def native(self) -> DecodedArray:
+        """Return the same with results in native byte order."""
+        return DecodedArray(self._array, replace(self.masking, dtype=self.dtype.newbyteorder("=")))
 
     def __getitem__(self, key: indexing.ExplicitIndexer) -> Any:
         """Read and decode a selection; see :meth:`StoredArray.__getitem__`."""
-        return self.masking.apply(super().__getitem__(key))
+        return self.masking.apply(self._read(key))

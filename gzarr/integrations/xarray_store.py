@@ -20,7 +20,7 @@ from xarray.core import indexing
 import gzarr
 
 from . import xarray_encoding as encoded
-from .xarray_arrays import StoredArray
+from .xarray_arrays import StoredArray, dtype_as_stored
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -185,7 +185,7 @@ class GzarrStore(AbstractDataStore):  # type: ignore[misc]
         encoding = self._encodings.of(array, names, masked=masked)
         if array.device != "cpu":
             array = gzarr.Array(array.metadata, array.store, array.path, device="cpu")
-        stored = StoredArray(array, self._values.get(array.basename))
+        stored = StoredArray(array, self._values.get(array.basename), dtype_as_stored(array))
         return xr.Variable(names, indexing.LazilyIndexedArray(stored), attributes, encoding, fastpath=True)
 
     def get_variables(self) -> dict[str | None, xr.Variable]:

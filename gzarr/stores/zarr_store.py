@@ -303,7 +303,7 @@ class ZarrStore(RequestedValues, WholeValues):
         import asyncio
 
         async def exist(some: Sequence[str]) -> list[Any]:
-            return await asyncio.gather(*map(store.exists, some), return_exceptions=True)
+            return await asyncio.gather(*(_exists(store, name) for name in some), return_exceptions=True)
 
         keys: list[str] = []
         prefixes: list[str] = []
@@ -374,6 +374,21 @@ def _prototype() -> Any:
     from zarr.core.buffer.cpu import buffer_prototype
 
     return buffer_prototype
+
+
+async def _exists(store: Any, name: str) -> bool:
+    """Return whether a name that a store has listed is a key, and not a prefix."""
+    try:
+        return bool(await store.exists(name))
+    except NotImplementedError:
+        # VirtualiZarr's: a key has nothing below it.
+        try:
+            async for _ in store.list_dir(f"{name}/"):
+                return False
+        except NotImplementedError:
+            # An array with chunks that it does not list.
+            return False
+        return True
 
 
 def _asked(request: Request) -> Any:

@@ -300,6 +300,23 @@ def test_a_fill_value_that_a_cast_loses_is_an_error(fill: Any, values: dict[str,
     assert caught.value.json_path == "$.codecs[0]"
 
 
+@pytest.mark.parametrize("place", ["last", "before shards"])
+def test_a_fill_value_is_encoded_only_if_it_is_needed(place: str) -> None:
+    # NumPy does not subtract a negative offset from unsigned numbers.
+    scale = codec("numcodecs.fixedscaleoffset", offset=-5, scale=1, dtype="|u1", astype="<i2")
+    if place == "before shards":
+        with pytest.raises(gzarr.MetadataError, match=r"the fill value np.uint8\(0\) cannot be encoded") as caught:
+            gzarr.open_array({"zarr.json": json.dumps(_sharded(0, scale, data_type="uint8")).encode()})
+        assert caught.value.json_path == "$.codecs[0]"
+        return
+    document = v3((8,), (4,), "uint8", [scale, LITTLE], fill=7)
+    stored = {"zarr.json": json.dumps(document).encode(), "c/0": np.array([5, 6, 260, 5], "<i2").tobytes()}
+    array = gzarr.open_array(stored, mode="r+", device="cpu")
+    same(array[...], np.array([0, 1, 255, 0, 7, 7, 7, 7], "u1"))
+    with pytest.raises(gzarr.ChunkWriteError, match="cannot be encoded"):
+        array[0] = 3
+
+
 # -- in compiled code ------------------------------------------------------------------------------------------------
 
 

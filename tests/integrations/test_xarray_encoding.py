@@ -11,10 +11,13 @@ import pytest
 import xarray as xr
 import zarr
 import zarr.codecs
+from support import devices
 from support.xarray_datasets import ENGINE, check
+from xarray.backends.zarr import ZarrStore
 
 import gzarr
 from gzarr.integrations.xarray_encoding import DimensionNamesError, StoredCodec
+from gzarr.integrations.xarray_store import GzarrStore
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,6 +26,7 @@ pytestmark = pytest.mark.filterwarnings(
     "ignore:Consolidated metadata is currently not part",
     "ignore:.*does not have a Zarr V3 specification",
     "ignore:Numcodecs",
+    "ignore:saving variable None with floating point data as an integer",
 )
 
 
@@ -70,6 +74,17 @@ class TestDimensions:
         assert found.b.attrs == {"c": 1}
         assert found.scalar.dims == ()
 
+    def test_of_version_3_hide_no_attributes(self, tmp_path: Path) -> None:
+        attributes = {"_ncells": 7, "_NCO": "4.9", "_ARRAY_DIMENSIONS": []}
+        group = gzarr.create_group(tmp_path / "a.zarr", attributes=attributes)
+        group.create_array("a", data=np.ones(3), dimension_names=("x",), attributes=attributes)
+        group.create_array("scalar", data=np.ones(()), attributes=attributes)
+        found, expected = (
+            xr.open_dataset(tmp_path / "a.zarr", engine=engine, consolidated=False) for engine in (ENGINE, "zarr")
+        )
+        check(found[["a", "scalar"]], expected[["a", "scalar"]])
+        assert found.a.attrs == found.scalar.attrs == attributes
+
     @pytest.mark.parametrize(
         "changes",
         [
@@ -97,6 +112,80 @@ class TestDimensions:
         with pytest.raises(gzarr.UnsupportedError, match="unheard of"):
             xr.open_dataset(store, engine=ENGINE, consolidated=False)
         assert list(xr.open_dataset(store, engine=ENGINE, consolidated=False, drop_variables=["a"])) == []
+
+
+def big_endian(path: Path, zarr_format: Any) -> Path:
+    """Write numbers in big-endian byte order, which are decoded in all ways; return the path."""
+    n = np.arange(6)
+    floats, days = np.where(n == 2, np.nan, n), "days since 2001-01-01"
+    variables: dict[str, tuple[Any, dict[str, Any], dict[str, Any]]] = {
+        "plain": (n.astype(">i4"), {}, {}),
+        "floats": (n.astype(">f8"), {"units": "K"}, {}),
+        "complex": (n.astype(">c8"), {}, {}),
+        "scaled": (n * 0.5, {}, {"dtype": ">i2", "scale_factor": 0.5, "_FillValue": -1}),
+        "scaled_floats": (n.astype(">f8"), {"scale_factor": 0.5}, {}),
+        "offset": (n + 100.0, {}, {"dtype": ">i4", "add_offset": 100.0}),
+        "masked": (floats, {}, {"dtype": ">f4", "_FillValue": np.float32(1e20)}),
+        "masked_integers": (floats, {}, {"dtype": ">i2", "_FillValue": -9}),
+        "missing": (n.astype(">i2"), {"missing_value": np.int16(2)}, {}),
+        "missing_floats": (n.astype(">f4"), {"missing_value": np.float32(2)}, {"_FillValue": None}),
+        "not_a_number": (floats, {}, {"dtype": ">f8", "_FillValue": np.nan}),
+        "unsigned": (n.astype(">i2"), {"_Unsigned": "true"}, {}),
+        "unsigned_filled": ((n - 1).astype(">i2"), {"_Unsigned": "true", "_FillValue": np.int16(-1)}, {}),
+        "signed": (n.astype(">u2"), {"_Unsigned": "false"}, {}),
+        "flag": (n.astype(">i2"), {"dtype": "bool"}, {}),
+        "lag": (n.astype("m8[h]").astype("m8[ns]"), {}, {"dtype": ">i8", "units": "hours"}),
+        "x": (n.astype(">f4"), {}, {}),
+        "time": (np.datetime64("2001-02-03", "ns") + n.astype("m8[D]"), {}, {"dtype": ">i4", "units": days}),
+    }  # fmt: skip
+    dataset = xr.Dataset(
+        {name: ("time" if name == "time" else "x", values, attrs) for name, (values, attrs, _) in variables.items()}
+    )
+    encoding = {name: encoding for name, (_, _, encoding) in variables.items()}
+    dataset.to_zarr(path, zarr_format=zarr_format, encoding=encoding, consolidated=True)
+    return path
+
+
+class TestByteOrder:
+    """Of version 2, which :meth:`xarray.Dataset.to_zarr` keeps where xarray does."""
+
+    @pytest.mark.parametrize("zarr_format", [2, 3])
+    @pytest.mark.parametrize(
+        "options",
+        [{}, {"decode_cf": False}, {"mask_and_scale": False}, {"decode_times": False}, {"chunks": {}}],
+        ids=str,
+    )
+    def test_is_as_with_the_engine_zarr(self, tmp_path: Path, zarr_format: Any, options: Any) -> None:
+        path = big_endian(tmp_path / "a.zarr", zarr_format)
+        found, expected = (xr.open_dataset(path, engine=engine, **options) for engine in (ENGINE, "zarr"))
+        check(found, expected)
+        for name, variable in expected.variables.items():
+            assert found[name].variable.values.dtype == variable.values.dtype, name
+        files = []
+        for to, dataset in (("b.zarr", found), ("c.zarr", expected)):
+            # xarray itself does not write what has a missing value only.
+            dataset = dataset.drop_vars("missing_floats")
+            dataset.to_zarr(tmp_path / to, zarr_format=zarr_format, consolidated=True)
+            kept = [one for one in (tmp_path / to).rglob("*") if one.is_file()]
+            files.append({str(one.relative_to(tmp_path / to)): one.read_bytes() for one in kept})
+        assert files[0] == files[1]
+
+    def test_of_variables_before_decoding(self, tmp_path: Path) -> None:
+        path = big_endian(tmp_path / "a.zarr", 2)
+        variables = GzarrStore.open(path).get_variables()
+        for name, expected in ZarrStore.open_group(str(path)).get_variables().items():
+            assert variables[name].dtype == variables[name].values.dtype == expected.values.dtype, name
+            np.testing.assert_array_equal(variables[name].values, expected.values)
+
+    def test_is_native_on_a_device(self, tmp_path: Path) -> None:
+        path = big_endian(tmp_path / "a.zarr", 2)
+        expected = xr.open_dataset(path, engine="zarr")
+        with devices.use(devices.KINDS[1]):
+            found = xr.open_dataset(path, engine=ENGINE, device="cuda")
+            for name, variable in expected.variables.items():
+                on_host = found[name].variable.as_numpy()
+                assert found[name].dtype == on_host.dtype == variable.dtype, name
+                np.testing.assert_array_equal(on_host.values, variable.values)
 
 
 class TestWriting:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import warnings
@@ -13,6 +14,7 @@ import icechunk
 import numpy as np
 import obstore
 import pytest
+import xarray as xr
 from kerchunk.df import refs_to_dataframe
 from kerchunk.hdf import SingleHdf5ToZarr
 from support import servers
@@ -218,15 +220,64 @@ def test_targets_on_a_web_server(hdf5: Path, tmp_path: Path, device: TestedDevic
 # -- VirtualiZarr
 
 
+def local_files() -> Any:
+    """Return the registry of stores in which VirtualiZarr finds files of this machine."""
+    from obspec_utils.registry import ObjectStoreRegistry
+
+    return ObjectStoreRegistry({"file://": obstore.store.LocalStore()})
+
+
 @pytest.fixture
 def virtual(hdf5: Path) -> Any:
     """A virtual dataset of the group ``g`` of that file."""
-    from obspec_utils.registry import ObjectStoreRegistry
     from virtualizarr import open_virtual_dataset
     from virtualizarr.parsers import HDFParser
 
-    registry = ObjectStoreRegistry({"file://": obstore.store.LocalStore()})
-    return open_virtual_dataset(f"file://{hdf5}", registry=registry, parser=HDFParser(group="g"))
+    return open_virtual_dataset(f"file://{hdf5}", registry=local_files(), parser=HDFParser(group="g"))
+
+
+def test_store_of_virtualizarr(hdf5: Path, device: TestedDevice) -> None:
+    from virtualizarr.parsers import HDFParser
+
+    with h5py.File(hdf5, "a") as file:
+        file.create_dataset("g/below/b", data=np.arange(64))
+    manifests = HDFParser()(url=f"file://{hdf5}", registry=local_files())
+    group = gzarr.open_group(manifests)
+    assert list(group) == ["g", "raw"]
+    assert [path for path, _ in group.members(max_depth=None)] == [
+        "g",
+        "g/a",
+        "g/below",
+        "g/below/b",
+        "g/sparse",
+        "raw",
+    ]
+    check(device, manifests)
+    store: Any = gzarr.open_store(manifests)
+    assert store.list_dir("") == (["zarr.json"], ["g/", "raw/"])
+    assert store.list_dir("g/below/") == (["g/below/zarr.json"], ["g/below/b/"])
+    for options in ({}, {"group": "g"}, {"group": "g/below"}):
+        found, expected = (xr.open_dataset(manifests, engine=engine, **options) for engine in ("gzarr", "zarr"))
+        xr.testing.assert_identical(found, expected)
+    xr.testing.assert_identical(xr.open_datatree(manifests, engine="gzarr"), xr.open_datatree(manifests, engine="zarr"))
+
+
+def test_chunks_listed_by_a_store_of_virtualizarr(tmp_path: Path) -> None:
+    from virtualizarr.manifests import ChunkManifest, ManifestArray, ManifestGroup, ManifestStore
+    from virtualizarr.manifests.utils import create_v3_array_metadata
+    from zarr.core.chunk_key_encodings import DefaultChunkKeyEncoding
+
+    path = tmp_path / "values"
+    path.write_bytes(np.arange(6, dtype="<i4").tobytes())
+    metadata = create_v3_array_metadata(shape=(6,), data_type=np.dtype("<i4"), chunk_shape=(3,), fill_value=0)
+    metadata = dataclasses.replace(metadata, chunk_key_encoding=DefaultChunkKeyEncoding(separator="."))
+    manifest = ChunkManifest({str(i): {"path": f"file://{path}", "offset": 12 * i, "length": 12} for i in range(2)})
+    group = ManifestGroup(arrays={"a": ManifestArray(metadata=metadata, chunkmanifest=manifest)})
+    manifests = ManifestStore(group, registry=local_files())
+    store: Any = gzarr.open_store(manifests)
+    assert store.list_dir("") == (["zarr.json"], ["a/"])
+    assert store.list_dir("a/") == (["a/c.0", "a/c.1", "a/zarr.json"], [])
+    np.testing.assert_array_equal(gzarr.open_array(manifests, path="a", device="cpu")[...], np.arange(6))
 
 
 @pytest.mark.parametrize("kind", ["json", "parquet"])
