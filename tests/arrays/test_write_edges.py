@@ -98,3 +98,63 @@ def test_a_write_while_another_thread_appends(layout: str) -> None:
     two.append(np.full((3, 4), 9, "i4"))
     assert store.then is None
     np.testing.assert_array_equal(gzarr.open_array(store)[:, 0], [7] * 8 + [9] * 3)
+
+
+#: Filters that do not hold the fill value, which is then another number beyond the array.
+FORGETTING: dict[str, dict[str, Any]] = {
+    "scaled": {
+        "dtype": "f4",
+        "codecs": [
+            {
+                "name": "numcodecs.fixedscaleoffset",
+                "configuration": {"dtype": "<f4", "astype": "<i2", "scale": 10} | {"offset": 273.15},
+            },
+            "bytes",
+        ],
+    },
+    "scaled, of the other byte order": {
+        "dtype": "f4",
+        "codecs": [
+            {
+                "name": "numcodecs.fixedscaleoffset",
+                "configuration": {"dtype": "<f4", "astype": "<i2", "scale": 10} | {"offset": 273.15},
+            },
+            {"name": "bytes", "configuration": {"endian": "big"}},
+        ],
+    },
+    "converted": {
+        "dtype": "f8",
+        "codecs": [
+            {"name": "numcodecs.astype", "configuration": {"encode_dtype": "<i4", "decode_dtype": "<f8"}},
+            "bytes",
+        ],
+    },
+    "v2": {
+        "dtype": ">f8",
+        "zarr_format": 2,
+        "filters": [{"id": "fixedscaleoffset", "dtype": ">f8", "astype": "<i2", "scale": 10, "offset": 273.15}],
+        "compressors": None,
+    },
+}
+
+
+@pytest.mark.filterwarnings("ignore:invalid value encountered in cast")
+@pytest.mark.parametrize("kind", ["local", "memory", "mapping"])
+@pytest.mark.parametrize(
+    ("layout", "shards"),
+    [(layout, shards) for layout in FORGETTING for shards in (None, (8,)) if shards is None or layout != "v2"],
+)
+def test_a_last_chunk_of_the_fill_value_is_erased(layout: str, shards: Any, kind: str, tmp_path: Path) -> None:
+    arguments = FORGETTING[layout] | ({} if shards is None else {"shards": shards})
+    store = a_store(kind, tmp_path / "a")
+    array = gzarr.create_array(store, shape=(6,), chunks=(4,), fill_value=np.nan, device="cpu", **arguments)
+    documents = set(array.store.list())
+    for _ in range(2):
+        array[...] = np.arange(6) + 280
+        assert not np.isnan(array[...]).any()
+        array[4:] = np.nan
+        assert np.isnan(array[...]).tolist() == [False] * 4 + [True] * 2
+        array[...] = np.arange(6) + 280
+        array[...] = np.nan
+        assert np.isnan(gzarr.open_array(store, device="cpu")[...]).all()
+        assert set(array.store.list()) == documents

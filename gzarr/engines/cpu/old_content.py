@@ -126,7 +126,11 @@ def opened(
     The old content, and int64: planned chunks that are not in it, as the index of their shard cannot be read.
     """
     program = prepare(decoding.program, decoding.chunk, None)  # type: ignore[arg-type]
-    needed = np.where(replaced_rows(request, rows), w.OLD_NONE, w.OLD_CHANGED)
+    replaced = replaced_rows(request, rows)
+    if (request.whole[rows] & ~replaced).any() and request.is_current():
+        # Nobody has appended anything to them.
+        replaced = request.whole[rows]
+    needed = np.where(replaced, w.OLD_NONE, w.OLD_CHANGED)
     if request.shard is None:
         zeros = np.zeros(len(rows), np.int64)
         yield OldContent(program, decoding.most_encoded, rows, zeros, needed, None), zeros[:0]

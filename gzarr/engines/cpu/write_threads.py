@@ -90,6 +90,9 @@ def _get(request: WriteRequest, row: int, key: str) -> bytes | None:
 def _chunk(request: WriteRequest, row: int, key: str, fill: npt.NDArray[Any]) -> list[Any]:
     """Return the new content of a stored value that is one chunk, in parts; none to erase it."""
     stored = None if replaced_rows(request, np.array([row]))[0] else _get(request, row, key)
+    if stored is not None and request.whole[row] and request.is_current():
+        # Nobody has appended anything to it, and filters need not preserve the fill value that it has beyond the array.
+        stored = None
     encoded = _changed(request, row, fill, stored)
     return [] if encoded is None else [encoded.data]
 
@@ -157,8 +160,15 @@ def _shard(
     """Return the new content of a shard, in parts; none to erase it."""
     first = int(rows[0])
     parts: dict[int, Any] = {}
+    whole, replaced = request.whole[rows], replaced_rows(request, rows)
+    data = None
     if not complete or request.beyond[request.value_of[first]]:
         data = _get(request, first, key)
+        if data is not None and (complete or (whole & ~replaced).any()) and request.is_current():
+            # As for a chunk.
+            replaced = whole
+            data = None if complete else data
+    if data is not None or not complete:
         try:
             offset, nbytes = ranges_in(shard.empty_index() if data is None else shard.index_in(data))
             kept = np.flatnonzero(nbytes >= 0)
@@ -169,7 +179,7 @@ def _shard(
                 reason = f"the write changes only part of its shard, whose index cannot be read: {cause}"
                 raise request.failure(ChunkDecodeError, first, reason) from cause
     entries = shard.entries(request.plan.chunks[rows]).tolist()
-    for row, entry, new in zip(rows.tolist(), entries, replaced_rows(request, rows).tolist(), strict=True):
+    for row, entry, new in zip(rows.tolist(), entries, replaced.tolist(), strict=True):
         parts[entry] = _changed(request, row, fill, None if new else parts.get(entry))
     made = NewShard(shard)
     stored = [(entry, parts[entry]) for entry in sorted(parts) if parts[entry] is not None]

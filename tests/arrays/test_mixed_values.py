@@ -1,0 +1,141 @@
+"""Lists and arrays of objects in which numbers or times of several types meet: no element is altered on its way."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gzarr
+
+BIG = 2**63 + 1
+FINE = "2020-01-01T00:00:00.000000001"
+
+
+def made(dtype: Any, shape: tuple[int, ...] = (2,)) -> gzarr.Array:
+    return gzarr.create_array({}, shape=shape, chunks=2, dtype=dtype, device="cpu")
+
+
+# -- integers, which NumPy rounds to hold them beside other numbers
+
+
+@pytest.mark.parametrize(
+    ("dtype", "items"),
+    [
+        ("u8", [BIG, 1]),
+        ("u8", [2**64 - 1, 0]),
+        ("u8", [BIG, 1.0]),
+        ("u8", [True, BIG]),
+        ("u8", [np.float32(2**60), BIG]),
+        ("u8", [BIG, 1 + 0j]),
+        ("i8", [2**53 + 1, 1.0]),
+        ("i8", [np.int64(2**62 + 1), np.float64(2)]),
+        ("i8", [-(2**62) - 1, np.uint64(3)]),
+    ],
+    ids=str,
+)
+def test_integers_are_kept(dtype: str, items: list[Any]) -> None:
+    numbers = [int(item.real) for item in items]
+    for value in (items, tuple(items), np.array(items, object)):
+        array = made(dtype)
+        array[...] = value
+        assert array[...].tolist() == numbers
+        array.append(value)
+        assert array[2:].tolist() == numbers
+        assert gzarr.create_array({}, data=value, dtype=dtype, device="cpu")[...].tolist() == numbers
+    rows = made(dtype, (2, 2))
+    rows[...] = [items, [np.int8(1), np.int8(2)]]
+    assert rows[...].tolist() == [numbers, [1, 2]]
+    records = made([("id", dtype), ("x", "f4")])
+    records[...] = [(items[0], 1), (items[1], 2)]
+    assert records["id"].tolist() == numbers
+
+
+def test_rows_of_arrays_of_several_types() -> None:
+    array = made("u8", (2, 2))
+    array[...] = [np.array([BIG, 3], "u8"), np.array([0, 5], "i8")]
+    assert array[...].tolist() == [[BIG, 3], [0, 5]]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "items", "wrong"),
+    [
+        ("u8", [BIG, -1], "-1 is out of the range of uint64"),
+        ("u8", [2**64, 1], "18446744073709551616 is out of the range of uint64"),
+        ("i8", [BIG, 1.0], "9223372036854775809 is out of the range of int64"),
+        ("i4", [2**53 + 1, 1.0], r"9007199254740993\) cannot be stored as int32"),
+        ("u8", [BIG, 1.5], r"1\.5\) cannot be stored as uint64"),
+        ("u8", [BIG, float("nan")], r"nan\) cannot be stored as uint64"),
+        ("u8", [BIG, 1j], "has an imaginary part"),
+    ],
+    ids=str,
+)
+def test_other_numbers_are_refused(dtype: str, items: list[Any], wrong: str) -> None:
+    array = made(dtype)
+    for value in (items, np.array(items, object)):
+        with pytest.raises(gzarr.ArgumentError, match=wrong):
+            array[...] = value
+    assert not array[...].any()
+
+
+def test_arrays_of_floating_point_numbers_round() -> None:
+    array = made("f8")
+    array[...] = [BIG, 1]
+    assert array[...].tolist() == [float(BIG), 1.0]
+
+
+# -- times, of which NumPy takes the finest unit for all, and wraps what is out of its range
+
+
+@pytest.mark.parametrize(
+    ("dtype", "items"),
+    [
+        ("M8[ns]", [FINE, "9999-01-01"]),
+        ("M8[ns]", [np.datetime64(FINE), np.datetime64("9999-01-01")]),
+        ("m8[ns]", [np.timedelta64(1, "ns"), np.timedelta64(200_000, "D")]),
+    ],
+    ids=str,
+)
+def test_times_out_of_range_are_refused(dtype: str, items: list[Any]) -> None:
+    array = made(dtype, (2, 1))
+    before = array[...].astype("i8")
+    values: list[Any] = [[[item] for item in items]]
+    if not isinstance(items[0], str):
+        values.append(np.array(items, object)[:, None])
+    for value in values:
+        with pytest.raises(gzarr.ArgumentError, match=r"'9999-01-01'|200000,'D'"):
+            array[...] = value
+    np.testing.assert_array_equal(array[...].astype("i8"), before)
+
+
+def test_times_that_fit_are_stored() -> None:
+    array = made("M8[s]")
+    array[...] = ["2020-01-01T00:00:00.000000000", "9999-01-01"]
+    np.testing.assert_array_equal(array[...], np.array(["2020-01-01", "9999-01-01"], "M8[s]"))
+    rows = made("M8[ns]", (2, 1))
+    rows[...] = [np.array(["2021"], "M8[s]"), np.array([FINE], "M8[ns]")]
+    np.testing.assert_array_equal(rows[...], np.array([["2021-01-01"], [FINE]], "M8[ns]"))
+    rows[...] = [["NaT"], [None]]
+    assert np.isnat(rows[...]).all()
+    rows[...] = np.array([np.datetime64(FINE), np.datetime64("2021")], object)[:, None]
+    np.testing.assert_array_equal(rows[...], np.array([[FINE], ["2021"]], "M8[ns]"))
+
+
+def test_nanoseconds_of_pandas_are_kept() -> None:
+    """To NumPy its times are Python's own, which have microseconds."""
+    pandas = pytest.importorskip("pandas")
+    array = made("M8[ns]")
+    for value in (pandas.Timestamp(FINE), [pandas.Timestamp(FINE), "2021"], [pandas.Timestamp(FINE)] * 2):
+        array[...] = value
+        assert array[0] == np.datetime64(FINE)
+    spans = made("m8[ns]")
+    spans[...] = [pandas.Timedelta(1, "ns"), np.timedelta64(3, "us")]
+    assert spans[...].tolist() == [1, 3000]
+
+
+def test_times_in_lists_within_themselves() -> None:
+    items: list[Any] = ["2020"]
+    items.append(items)
+    with pytest.raises(gzarr.ArgumentError):
+        made("M8[ns]")[...] = items
