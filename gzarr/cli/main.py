@@ -181,20 +181,33 @@ def main(argv: Sequence[str] | None = None) -> int:
     SystemExit
         By the parser: with 2 for wrong usage, with 0 for ``--help`` and ``--version``.
     """
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        # Names in a store may contain bytes that cannot be encoded as text; better escaped than an error.
-        sys.stdout.reconfigure(errors="backslashreplace")
+    _open_streams()
+    code = 0
+    try:
+        try:
+            code = _answer(argv)
+        finally:
+            # Also after --help, which raises SystemExit.
+            sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader has closed the pipe.
+        _drop_output()
+    except OSError as exc:
+        if exc.filename is not None:
+            # It is not about the output, which has no name.
+            raise
+        _drop_output()
+        return _fail(f"cannot write the output: {exc.strerror or exc}", code or 1)
+    return code
+
+
+def _answer(argv: Sequence[str] | None) -> int:
+    """Run a command, and say its errors; return the exit code."""
     try:
         args = _parsed(argv)
         output.begin(args)
         find_places(args)
         code: int = args.run(args)
-        sys.stdout.flush()
-    except BrokenPipeError:
-        # The reader has closed the pipe. Flushing the rest at exit must not fail again.
-        with contextlib.suppress(OSError, ValueError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
     except KeyboardInterrupt:
         print("gzarr: interrupted", file=sys.stderr)
         return 130
@@ -205,6 +218,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     except MemoryError:
         return _fail("not enough memory", 1)
     return code
+
+
+def _open_streams() -> None:
+    """Give this process streams that can be written: Python has none for one that was closed (``>&-``)."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: PTH123, SIM115
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # Names in a store may contain bytes that cannot be encoded as text; better escaped than an error.
+        sys.stdout.reconfigure(errors="backslashreplace")
+
+
+def _drop_output() -> None:
+    """Drop what stdout does not take, so that flushing it at exit does not fail again."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _fail(what: object, code: int) -> int:

@@ -156,10 +156,12 @@ class NewArray:
             set_documents(stage.store, array_documents(self.array.metadata, self._path))
             with hold_documents(self._store, self._path):
                 if not put_in_place(stage, self._store, self._path, location, self._format, overwrite=self._overwrite):
-                    check_free(self._store, self._path, self._location(), self._format, group=False)
+                    now, overwrite = self._location(), self._overwrite
+                    check_free(self._store, self._path, now, self._format, group=False, overwrite=overwrite)
+                    advice = "try again" if overwrite else "pass overwrite=True to erase it"
                     raise ArgumentError(
                         f"there is no node at '/{self._path}' in {self._store!r}, but something else was stored there "
-                        "meanwhile; pass overwrite=True to erase it"
+                        f"meanwhile; {advice}"
                     )
         finally:
             stage.discard()

@@ -162,12 +162,15 @@ def _amplification(epoch: Epoch) -> float:
     decoded = _of_blocks(epoch) if epoch.settings.shuffle == "blocks" else _of_reads(epoch)
     if epoch.reads_groups:
         # Each chunk is needed.
-        return decoded / sum(s.nchunks * s.chunk_nbytes for volume in epoch.samples.each for s in volume.sources)
+        needed_bytes = sum(s.nchunks * s.chunk_nbytes for volume in epoch.samples.each for s in volume.sources)
+        return decoded / needed_bytes if needed_bytes else 1.0
     needed: dict[Source, IntArray] = {}
     for begin in range(0, count, _AT_ONCE):
         for source, chunks in _touched(epoch, np.arange(begin, min(begin + _AT_ONCE, count))):
             needed[source] = distinct(needed[source], chunks) if source in needed else chunks
-    return max(decoded / sum(len(chunks) * source.touched_nbytes for source, chunks in needed.items()), 1.0)
+    needed_bytes = sum(len(chunks) * source.touched_nbytes for source, chunks in needed.items())
+    # Samples without elements need no bytes.
+    return max(decoded / needed_bytes, 1.0) if needed_bytes else 1.0
 
 
 def _of_blocks(epoch: Epoch) -> float:

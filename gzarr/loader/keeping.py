@@ -287,7 +287,8 @@ class Keeping:
         read, chunk = np.concatenate(reads), np.concatenate(chunks)
         order = np.lexsort((chunk, read))
         read, chunk = read[order], chunk[order]
-        once = np.append(True, (read[1:] != read[:-1]) | (chunk[1:] != chunk[:-1]))
+        # Samples without elements use no chunks.
+        once = np.append(True, (read[1:] != read[:-1]) | (chunk[1:] != chunk[:-1]))[: len(read)]
         return chunk[once], np.bincount(read[once], minlength=last - first)
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
-from ..errors import ArgumentError
+import numpy as np
+
+from ..errors import ArgumentError, GzarrError
 from ..plugins import integration
 from ..sparse.libraries import check_libraries, matrix_of
 from ..sparse.parts import Parts
@@ -12,8 +15,6 @@ from .arguments import is_one_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-
-    import numpy as np
 
 Like: TypeAlias = Literal["numpy", "cupy", "scipy", "torch", "jax"]
 
@@ -76,9 +77,15 @@ def consumer_stream(like: Like | None, device: str) -> Any:
 
 
 def converted(
-    value: Any, convert: Callable[[Any], Any] | None, convert_sparse: Callable[[Parts], Any] | None = None
+    value: Any,
+    convert: Callable[[Any], Any] | None,
+    convert_sparse: Callable[[Parts], Any] | None = None,
+    path: str = "batch",
 ) -> Any:
     """Convert the arrays of a dict, and rows that stay sparse, in place; other values stay, and all without functions.
+
+    Arrays are those of NumPy and CuPy, and scalars of NumPy but text. If the library cannot hold one, a note of the
+    error has its key.
 
     Parameters
     ----------
@@ -86,12 +93,26 @@ def converted(
         The dict, which may have others in it.
     convert, convert_sparse
         What becomes of arrays, and of sparse rows.
+    path
+        What the dict is called.
     """
     for name, item in value.items():
         if isinstance(item, dict):
-            value[name] = converted(item, convert, convert_sparse)
+            value[name] = converted(item, convert, convert_sparse, f"{path}[{name!r}]")
         elif isinstance(item, Parts):
             value[name] = item if convert_sparse is None else convert_sparse(item)
-        elif convert is not None:
-            value[name] = convert(item)
+        elif convert is not None and _is_array(item):
+            try:
+                value[name] = convert(item)
+            except GzarrError as error:
+                error.add_note(f"(in {path}[{name!r}])")
+                raise
     return value
+
+
+def _is_array(value: object) -> bool:
+    """Return whether a value is an array of NumPy or CuPy, or a scalar of NumPy that is no text."""
+    if isinstance(value, np.generic):
+        return not isinstance(value, (str, bytes))
+    of_cupy = getattr(sys.modules.get("cupy"), "ndarray", None)
+    return isinstance(value, np.ndarray) or (of_cupy is not None and isinstance(value, of_cupy))

@@ -400,8 +400,9 @@ class Loader:
 
     def _held_bytes(self, epoch: Epoch) -> int:
         """Return the most bytes that this rank holds of samples and chunks."""
-        batches = (self._prefetch + 1) * self._batch_size * epoch.samples.sample_nbytes
-        return most_held(epoch) + epoch.kept_bytes + batches
+        static: int = sum(array.nbytes for array in self._static.values())
+        batches = (self._prefetch + 1) * (self._batch_size * epoch.samples.sample_nbytes + static)
+        return most_held(epoch) + epoch.kept_bytes + batches + static
 
     def stats(self) -> Stats:
         """Return what the last iterator has given out until now, and where its time went: a copy of its counters."""
@@ -476,7 +477,11 @@ class Loader:
         """
         epoch = integer("epoch", epoch)
         if not self._loaded:
-            self._epoch, self._cursor, self._used = epoch, 0, False
+            self._begin_at(epoch)
+
+    def _begin_at(self, epoch: int) -> None:
+        """Make the next iteration an epoch, whatever was loaded."""
+        self._epoch, self._cursor, self._used, self._loaded = epoch, 0, False, False
 
     @property
     def next_epoch(self) -> int:
@@ -545,7 +550,7 @@ def _shares(weights: Sequence[float] | None, count: int) -> list[float]:
 
 
 def _static(sampler: Sampler, volumes: Sequence[Mapping[str, ExportedArray]]) -> dict[str, Any]:
-    """Read the arrays that each batch has as they are."""
+    """Read the arrays of which each batch has a copy."""
     static = by_name("static", sampler.static, '{"height": array}')
     if not static:
         return {}

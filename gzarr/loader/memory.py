@@ -18,7 +18,7 @@ from ..engines.cuda.handing_over import hand_over, wait_for
 from ..engines.cuda.streams import BorrowedStream
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from ..arrays.outputs import Results
     from ..engines.cuda.device_protocol import Device, Event, Stream
@@ -50,6 +50,9 @@ class Memory(Protocol):
 
     def constant(self, value: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Any:
         """Return a read-only array of one value."""
+
+    def copied(self, arrays: Mapping[str, Any], mark: Any) -> tuple[dict[str, Any], Any]:
+        """Return copies of arrays by name, and the mark after which these are ready, and what was before ``mark``."""
 
     def transformed(self, function: Callable[[Any], Any], value: Any, mark: Any) -> tuple[Any, Any]:
         """Call a function with arrays that were made before ``mark``; return its result, and the mark after it."""
@@ -103,6 +106,10 @@ class HostMemory:
     def constant(self, value: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Any:
         """Return a read-only array of one value."""
         return np.broadcast_to(np.array(value, dtype), shape)
+
+    def copied(self, arrays: Mapping[str, Any], mark: Any) -> tuple[dict[str, Any], Any]:
+        """Return copies."""
+        return _copies(arrays, self.results), None
 
     def transformed(self, function: Callable[[Any], Any], value: Any, mark: Any) -> tuple[Any, Any]:
         """Call the function."""
@@ -160,6 +167,14 @@ class DeviceMemory:
                 self._constants[element] = memory
             return device.broadcast(device.shaped(self._constants[element], dtype, ()), shape)
 
+    def copied(self, arrays: Mapping[str, Any], mark: Event) -> tuple[dict[str, Any], Event]:
+        """Return copies that another stream makes, so that they need not wait for reads."""
+        stream = self._finishing
+        with self._device as device:
+            stream.wait_event(mark)
+            copies = _copies(arrays, DeviceResults(device, stream))
+            return copies, stream.record(device.event())
+
     def transformed(self, function: Callable[[Any], Any], value: Any, mark: Event) -> tuple[Any, Event]:
         """Call the function while another stream is CuPy's current one, so that reads need not wait for it."""
         stream = self._finishing
@@ -198,6 +213,14 @@ class DeviceMemory:
         """
         for borrowed in self._borrowed:
             borrowed.give_back()
+
+
+def _copies(arrays: Mapping[str, Any], results: Results) -> dict[str, Any]:
+    copies = {}
+    for name, array in arrays.items():
+        copies[name] = results.empty(array.shape, array.dtype)
+        results.copy(copies[name], array)
+    return copies
 
 
 def memory_of(device: str, pinned: PinnedResults | None = None) -> Memory:

@@ -153,6 +153,8 @@ def _picture(epoch: Epoch, cursor: int) -> str:
     numbers = epoch.order.samples(positions)
     chunks, firsts = _chunks(epoch, numbers)
     total = firsts[-1]
+    if not total:
+        return _note("There are no chunks to draw.")
     count = min(total, MOST_ROWS)
     rows = [chunk * count // total for chunk in chunks.tolist()]
     first = _begun(epoch, cursor) + 1

@@ -155,7 +155,7 @@ class Windows(Sampler):
         lengths = group_lengths(footprints, (cells,), WINDOWS_AMPLIFICATION, most_bytes)
         return Samples(
             tuple(parts), (cells,), (stride,), lengths, (size,), None if chosen is None else chosen[:, np.newaxis],
-            weights, number=self.samples, replace=self.replace, every=every,
+            weights, number=self.samples, replace=self.replace, every=every, begin=(-low,),
         )  # fmt: skip
 
     def _chosen(self, size: int, offsets: Mapping[str, tuple[int, ...]]) -> tuple[IntArray | None, int, int]:

@@ -167,6 +167,9 @@ class Samples:
         Samples of an epoch to the number of different ones.
     posed
         Whether origins have a column more: the key that the pose of each sample is drawn by.
+    begin
+        Distance along each axis from a sample's origin to the element that it is said to begin at: to its own step, if
+        others before it are read. None if that is the origin.
     """
 
     parts: tuple[Part, ...]
@@ -182,6 +185,7 @@ class Samples:
     replace: bool = True
     every: int = 1
     posed: bool = False
+    begin: tuple[int, ...] | None = None
 
     @property
     def total(self) -> int:

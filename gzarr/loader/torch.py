@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 __all__ = ["IterableLoader"]
 
 _MOST_WORKERS: Final = 1024
+#: Words beside those of workers.
+_LOOKED_AT: Final = _MOST_WORKERS
+_GONE_ON: Final = _MOST_WORKERS + 1
 #: Bits of an iteration's name beside the number of its epoch.
 _NAME_BITS: Final = 40
 
@@ -72,28 +75,41 @@ class IterableLoader(IterableDataset[Any]):  # type: ignore[misc]
             Number of the epoch, at least 0.
         """
         self._loader.set_epoch(epoch)
-        self._epochs.set(epoch)
+        self._epochs.set(self._loader, epoch)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the loader's state."""
-        return self._loader.state_dict()
+        """Return the loader's state.
+
+        What workers have given out is known to ``StatefulDataLoader`` only. Of a plain ``DataLoader`` with workers, the
+        state is the beginning of the epoch after the last one that was begun.
+        """
+        state = self._loader.state_dict()
+        following = 0 if get_worker_info() is not None else self._epochs.following()
+        return {**state, "epoch": following, "cursor": 0} if following > self._loader.next_epoch else state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from a ``state`` of the loader."""
+        """Go on from a ``state`` of the loader, in one iteration; the next one is the epoch after it."""
+        before = self._loader.next_epoch
         self._loader.load_state_dict(state)
+        self._epochs.loaded(before, in_worker=get_worker_info() is not None)
 
 
 class _Epochs:
     """The number of the epoch, which the workers of all iterations share.
 
     Each worker writes the epoch that it begins, with the name of the iteration, in one word of shared memory. Workers
-    of a new iteration find the same number in any order: that of another worker of theirs, or the one after the last.
+    of a new iteration find the same number in any order: that of another worker of theirs, or the one after the last,
+    unless the loader that they are copies of was set to another epoch. One more word has the next epoch of that loader
+    when it was last looked at, and one the name of the iteration that has gone on from a loaded state: a worker that
+    ends with its epoch leaves no other trace of that.
     """
 
     def __init__(self) -> None:
-        self._words = torch.zeros(_MOST_WORKERS, dtype=torch.int64).share_memory_()
+        self._words = torch.zeros(_MOST_WORKERS + 2, dtype=torch.int64).share_memory_()
         # What this process wrote last.
         self._written = 0
+        # Whether this worker itself has loaded a state, of its own share.
+        self._is_own_state = False
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Share the memory of a copy, too."""
@@ -101,27 +117,51 @@ class _Epochs:
         self._words.share_memory_()
         self._written = 0
 
-    def set(self, epoch: int) -> None:
-        """Make the next iteration an epoch."""
-        self._words.zero_()
+    def set(self, loader: Loader, epoch: int) -> None:
+        """Make the next iteration of workers an epoch."""
+        self._words[:_MOST_WORKERS].zero_()
+        self._words[_LOOKED_AT] = loader.next_epoch + 1
         self._words[0] = epoch << _NAME_BITS
+
+    def loaded(self, before: int, *, in_worker: bool) -> None:
+        """Have the next iteration go on from the state that the loader has loaded; ``before`` was its next epoch."""
+        self._is_own_state = in_worker
+        if not in_worker:
+            self._words.zero_()
+        elif not self._written:
+            self._words[_LOOKED_AT] = before + 1
+
+    def following(self) -> int:
+        """Return the number of the epoch after the last one that workers have begun; 0 if they have begun none."""
+        words = self._words[:_MOST_WORKERS].numpy().copy()
+        named = words & ((1 << _NAME_BITS) - 1) != 0
+        return int((words[named] >> _NAME_BITS).max()) if named.any() else 0
 
     def begin(self, loader: Loader, worker: int, name: int) -> None:
         """Set a worker's loader to the epoch of an iteration, unless it goes on from a state."""
         mine = worker % _MOST_WORKERS
         short = (name % (1 << (_NAME_BITS - 1))) << 1 | 1
-        if not loader.goes_on:
-            words = self._words.numpy().copy()
+        given, is_new = loader.next_epoch, self._written == 0
+        # Looked at before the words of other workers, which are written before these.
+        looked_at, gone_on = int(self._words[_LOOKED_AT]), int(self._words[_GONE_ON])
+        goes_on = loader.goes_on and (self._is_own_state or gone_on in (0, short))
+        if not goes_on:
+            words = self._words[:_MOST_WORKERS].numpy().copy()
             epochs, names = words >> _NAME_BITS, words & ((1 << _NAME_BITS) - 1)
             same = names == short
             # Persistent workers keep their name.
-            again = self._written != 0 and words[mine] == self._written
+            again = not is_new and words[mine] == self._written
             if same.any() and not again:
                 following = int(epochs[same].max()) - 1
-            elif again:
-                following = loader.next_epoch
+            elif again or (is_new and looked_at != given + 1):
+                following = given
             else:
                 following = int(epochs.max())
-            loader.set_epoch(following)
+            loader._begin_at(following)
         self._written = (loader.next_epoch + 1) << _NAME_BITS | short
         self._words[mine] = self._written
+        if is_new and not self._is_own_state:
+            self._words[_LOOKED_AT] = given + 1
+        if goes_on and not self._is_own_state:
+            self._words[_GONE_ON] = short
+        self._is_own_state = False

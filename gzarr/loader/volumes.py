@@ -150,6 +150,11 @@ class Volumes:
         """Columns of origins: one for each axis, and one for the keys of poses."""
         return self.each[0].samples.columns
 
+    @cached_property
+    def _begin(self) -> IntArray:
+        """For each volume, how far from their origins samples are said to begin, int64 ``(volumes, axes)``."""
+        return np.array([volume.samples.begin or (0,) * self.axes for volume in self.each], np.int64)
+
     @property
     def sample_nbytes(self) -> int:
         """Bytes of a sample."""
@@ -223,3 +228,14 @@ class Volumes:
         for volume, places, own in cells.parts(numbers):
             result[places] = self.each[volume].samples.origins(cells.each[volume], own, seed, epoch)
         return result
+
+    def begins(self, origins: IntArray, volumes: IntArray) -> IntArray:
+        """Return the element that each sample is said to begin at, int64 ``(n, axes)``.
+
+        Parameters
+        ----------
+        origins, volumes
+            Origin and volume of each sample.
+        """
+        # Without the keys of poses.
+        return np.asarray(origins[:, : self.axes] + self._begin[volumes], np.int64)

@@ -63,7 +63,8 @@ class Batch(dict[str, Any]):
     volumes
         int64 ``(n,)``, number of each sample's volume.
     origins
-        int64 ``(n, axes)``, the elements that each sample begins at, without its halo and runs.
+        int64 ``(n, axes)``, the elements that each sample begins at, without its halo and runs: of :class:`Windows`,
+        the sample's own step.
     """
 
     __slots__ = ("origins", "samples", "volumes")
@@ -143,7 +144,7 @@ class Giving:
     pinned
         Page-locked memory for the batches, or None.
     static
-        Arrays that each batch has as they are, by name.
+        Arrays of which each batch has a copy, by name.
     """
 
     transform: Callable[[Batch], Any] | None
@@ -152,6 +153,14 @@ class Giving:
     like: Like | None
     pinned: PinnedResults | None
     static: Mapping[str, Any]
+
+
+def _called(name: str, function: Callable[..., Any], *given: Any) -> Any:
+    """Return what a user's function returns. Its StopIteration, which would end the epoch, becomes an error."""
+    try:
+        return function(*given)
+    except StopIteration as error:
+        raise RuntimeError(f"{name} raised StopIteration") from error
 
 
 class EpochWork:
@@ -333,25 +342,31 @@ class EpochWork:
         """Return what the loader gives out for a batch, and the mark after which it is ready."""
         cells = self.epoch.cells
         labels, volumes = cells.labels(batch.numbers), cells.volumes(batch.numbers)
-        arrays, origins, mark = batch.arrays, batch.origins, batch.mark
+        begins = self.epoch.samples.begins(batch.origins, volumes)
+        arrays, mark = batch.arrays, batch.mark
         if batch.bad:
             good = np.delete(np.arange(len(labels)), list(batch.bad))
-            self._tell(batch, labels)
+            self._tell(batch, labels, begins)
             arrays = [self._some(array, good.tolist()) for array in arrays]
-            labels, volumes, origins = labels[good], volumes[good], origins[good]
+            labels, volumes, begins = labels[good], volumes[good], begins[good]
             mark = self.memory.mark()
         result = Batch()
-        # Without the keys of poses.
-        result.samples, result.volumes, result.origins = labels, volumes, origins[:, : self.epoch.samples.axes]
+        result.samples, result.volumes, result.origins = labels, volumes, begins
         result.update(self.giving.static)
         self.reading.place(result, arrays)
         if any(output.sparse is not None for output in self.reading.outputs):
             # Rows that stay sparse are put together only now.
             mark = self.memory.mark()
+        if self.giving.static:
+            # Whoever has a batch may change it in place.
+            copies, mark = self.memory.copied(self.giving.static, mark)
+            result.update(copies)
         transform = self.giving.transform
-        return (result, mark) if transform is None else self.memory.transformed(transform, result, mark)
+        if transform is None:
+            return result, mark
+        return self.memory.transformed(partial(_called, "transform=", transform), result, mark)
 
-    def _tell(self, batch: _Open, labels: IntArray) -> None:
+    def _tell(self, batch: _Open, labels: IntArray, begins: IntArray) -> None:
         """Raise the errors of a batch, or call the function for them, with the samples' labels."""
         bad, batch.bad = batch.bad, {}
         error = None
@@ -359,14 +374,13 @@ class EpochWork:
             with contextlib.suppress(ValueError):
                 self.failed.remove(batch)
             for row, error in bad.items():
-                begins = tuple(batch.origins[row, : self.epoch.samples.axes].tolist())
                 # Of an error that is not of one chunk, the first sample that was asked for.
                 at = "in" if isinstance(error, ChunkDecodeError) else "from"
-                error.add_note(f"({at} sample {int(labels[row])}, which begins at {begins})")
+                error.add_note(f"({at} sample {int(labels[row])}, which begins at {tuple(begins[row].tolist())})")
                 if self.giving.on_error == "raise":
                     raise error
                 if callable(self.giving.on_error):
-                    self.giving.on_error(error, int(labels[row]))
+                    _called("on_error=", self.giving.on_error, error, int(labels[row]))
         finally:
             # An error's traceback has this frame: they would keep each other until garbage is collected.
             del bad, error

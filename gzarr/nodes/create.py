@@ -14,7 +14,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import ArgumentError, MetadataError, NodeNotFoundError, NodeTypeError, StoreError
-from ..metadata.formats import FORMATS, check_writable, keys_and_prefixes, node_at, node_keys
+from ..metadata.formats import FORMATS, check_writable, consolidated_keys, keys_and_prefixes, node_at, node_keys
 from ..metadata.model import ArrayMetadata, GroupMetadata
 from ..metadata.to_documents import array_documents, group_documents
 from ..stores import io_threads
@@ -97,6 +97,22 @@ def inspect_location(store: ReadableStore, path: str, zarr_format: ZarrFormat) -
     return Location(there is not None, there, parents, documents, is_empty, layout, old_layout)
 
 
+def inspect_below(store: ReadableStore, path: str, zarr_format: ZarrFormat) -> Location:
+    """Inspect the location of a new node whose group above the caller has just written; look at nothing above it.
+
+    That is one listing, where the store can list and nothing is there; otherwise, and in hierarchies with an entry
+    point, everything is inspected: :func:`inspect_location`.
+    """
+    if FORMATS[zarr_format].has_entry_point or not is_listable(store):
+        return inspect_location(store, path, zarr_format)
+    for _ in islice(store.list_prefix(f"{path}/"), 1):
+        return inspect_location(store, path, zarr_format)
+    documents = Documents(store)
+    # Consolidated metadata above were removed when the group was written.
+    documents.note_absent(key for group in upward(path)[1:] for key in consolidated_keys(group, zarr_format))
+    return Location(False, None, (), documents, is_empty=True, layout=None, old_layout=None)
+
+
 def _parents(
     documents: Documents, path: str, zarr_format: ZarrFormat, old_layout: Layout | None, layout: Layout | None
 ) -> tuple[str, ...]:
@@ -140,8 +156,25 @@ def _parents_in(documents: Documents, groups: Sequence[str], format: Format, lay
     return tuple(missing)
 
 
-def check_free(store: ReadableStore, path: str, location: Location, zarr_format: ZarrFormat, *, group: bool) -> None:
-    """Refuse an occupied location. With ``group``, an implicit group is allowed, which becomes explicit.
+def check_free(
+    store: ReadableStore,
+    path: str,
+    location: Location,
+    zarr_format: ZarrFormat,
+    *,
+    group: bool,
+    overwrite: bool = False,
+) -> None:
+    """Refuse an occupied location.
+
+    Parameters
+    ----------
+    store, path, location, zarr_format
+        The location of a new node, and its format.
+    group
+        Whether an implicit group is allowed, which becomes explicit.
+    overwrite
+        Whether what was there was to be erased; so what is there now is another writer's.
 
     Raises
     ------
@@ -164,6 +197,11 @@ def check_free(store: ReadableStore, path: str, location: Location, zarr_format:
         what = "an array"
     elif isinstance(found, MetadataError):
         what = f"a node that cannot be read ({found})"
+    if overwrite:
+        raise ArgumentError(
+            f"there is {what} at '/{path}' in {store!r} already, which another writer was creating at the same time; "
+            "try again"
+        )
     raise ArgumentError(
         f"there is {what} at '/{path}' in {store!r} already; pass overwrite=True to erase it with everything below it"
     )

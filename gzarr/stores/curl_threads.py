@@ -246,12 +246,12 @@ class _Loop:
             more, right, wrong = self._sockets.multi.info_read()
             for handle in right:
                 self._answer(handle.transfer, "")
-            for handle, _, reason in wrong:
-                self._answer(handle.transfer, reason or "the connection failed")
+            for handle, code, reason in wrong:
+                self._answer(handle.transfer, reason or "the connection failed", code)
 
-    def _answer(self, transfer: Transfer, wrong: str) -> None:
+    def _answer(self, transfer: Transfer, wrong: str, code: int = 0) -> None:
         self._sockets.multi.remove_handle(transfer.handle)
-        source, token, response = transfer.take(wrong)
+        source, token, response = transfer.take(wrong, code)
         self._in_progress.discard(transfer)
         # Before the handle may be used again, as the header is its own.
         source.done(token, response)

@@ -69,10 +69,13 @@ class Failed(NamedTuple):
         What libcurl says of it.
     seconds
         As of :class:`Response`.
+    is_too_long
+        Whether the answer has more bytes than the request allows.
     """
 
     reason: str
     seconds: float
+    is_too_long: bool = False
 
 
 class Options(NamedTuple):
@@ -177,13 +180,13 @@ class Transfer:
             handle.setopt(curl.MAXFILESIZE_LARGE, most)
         handle.setopt(curl.URL, get.url)
 
-    def take(self, wrong: str) -> tuple[Source, Any, Response | Failed]:
+    def take(self, wrong: str, code: int = 0) -> tuple[Source, Any, Response | Failed]:
         """Return the source of the request that has ended, its token and its answer.
 
         Parameters
         ----------
-        wrong
-            Why there is none; empty if there is one.
+        wrong, code
+            Why there is none, and libcurl's number for it; empty and 0 if there is one.
         """
         curl, handle, source, token = self._curl, self.handle, self.source, self.token
         assert source is not None
@@ -193,7 +196,8 @@ class Transfer:
         # To libcurl, an answer may end in its header.
         if wrong or not self._is_header_complete():
             # What libcurl says may have the URL in it, which may be a secret.
-            response = Failed(wrong.partition("http")[0] or "the answer was cut off", seconds)
+            reason = wrong.partition("http")[0] or "the answer was cut off"
+            response = Failed(reason, seconds, code == curl.E_FILESIZE_EXCEEDED)
         self.source = self.token = None
         self._view = _NOTHING
         return source, token, response

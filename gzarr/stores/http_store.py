@@ -11,14 +11,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import StoreError
-from . import io_threads
+from . import io_threads, plain_gets
 from .atomic_files import TEMPORARY
 from .attempts import FailedRequest
 from .buffers import as_view
 from .connections import to_server
 from .keys import split_key, split_prefix
 from .object_errors import Kind
-from .remote_store import RemoteStore
+from .remote_store import LACKS_LENGTH, RemoteStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -31,12 +31,19 @@ if TYPE_CHECKING:
 
 #: Statuses of servers that do not understand ranges that count from the end, such as rangehttpserver's.
 _NOT_UNDERSTOOD: Final = frozenset((400, 501))
+#: What obstore says of a part of a value whose size the server does not tell.
+_LACKS_SIZE: Final = "CONTENT_RANGE header"
+
+
+class _EncodedError(StoreError):
+    """An answer of obstore with a content encoding, which it does not undo."""
 
 
 class HttpStore(RemoteStore):
     """Values behind a plain web server, or a WebDAV server, which can be listed and written."""
 
     _takes_parts = False
+    _undoes_encodings = True
     # Whether the server lists, once it has told.
     _lists: bool | None = None
 
@@ -44,11 +51,48 @@ class HttpStore(RemoteStore):
         """Return what limits the number of requests to the server; None if nothing does."""
         return to_server(self.url)
 
+    def _get(self, request: Request, first: FailedRequest | None = None) -> Answer:
+        if self._needs_plain:
+            answer = self._plainly(request, first)
+            if answer is not None:
+                return answer
+        try:
+            return super()._get(request, first)
+        except _EncodedError as error:
+            answer = self._plainly(request)
+            if answer is None:
+                raise StoreError(str(error), key=request.key) from None
+            return answer
+
+    def _plainly(self, request: Request, first: FailedRequest | None = None) -> Answer | None:
+        """Return the answer to a request by a plain one, of which obstore makes nothing; None if it brings none."""
+        try:
+            answer = plain_gets.answer_one(self, self._plain, request, first)
+        except FailedRequest as failed:
+            return self._answer_of(request, failed)
+        if answer is not None:
+            self._needs_plain = True
+        return answer
+
+    def _checked(self, request: Request, meta: Mapping[str, Any], result: Any) -> Answer:
+        if result is not None and (attributes := result.attributes):
+            encodings = plain_gets.content_encodings(attributes.get("Content-Encoding", ""))
+            if encodings:
+                raise _EncodedError(str(plain_gets.encoded(self, request, encodings)), key=request.key)
+        return super()._checked(request, meta, result)
+
     def _answer_of(self, request: Request, failed: FailedRequest) -> Answer:
         if request.byte_range.offset < 0 and failed.failure.status in _NOT_UNDERSTOOD:
             answer = self._get_end(request)
             self._plain.from_end = False
             return answer
+        reason = failed.failure.reason
+        if LACKS_LENGTH in reason or _LACKS_SIZE in reason:
+            plain = self._plainly(request)
+            if plain is not None:
+                return plain
+            if _LACKS_SIZE in reason:
+                raise plain_gets.without_length(self, request, "how many bytes the value has") from None
         return super()._answer_of(request, failed)
 
     def can_list(self) -> bool:

@@ -77,6 +77,8 @@ class LocalStore:
     ------
     ArgumentError
         If ``root`` is not a path, or this platform does not support ``follow_symlinks=False``.
+    StoreError
+        If ``root`` is relative, and the current directory no longer exists.
 
     Notes
     -----
@@ -104,7 +106,12 @@ class LocalStore:
             raise ArgumentError(
                 "follow_symlinks=False is not supported on this platform: it cannot open files relative to a directory"
             )
-        self.root: Path = Path(os.path.abspath(path))  # noqa: PTH100  (Path.absolute() keeps "..")
+        try:
+            self.root: Path = Path(os.path.abspath(path))  # noqa: PTH100  (Path.absolute() keeps "..")
+        except OSError as exc:
+            why = "no longer exists" if isinstance(exc, FileNotFoundError) else f"cannot be found: {exc.strerror}"
+            message = f"{path!r} is relative to the current directory, which {why}; change to another one"
+            raise with_errno(StoreError(message), exc) from exc
         self.read_only = read_only
         self.follow_symlinks = follow_symlinks
         self.durable = durable

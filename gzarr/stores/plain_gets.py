@@ -4,6 +4,9 @@ They are sent where nothing but a URL and a byte range makes a request: to web s
 to S3 and Azure by signed URLs, which obstore makes. An answer that brings what was asked for is used, and so is one
 that says for good why there is none. All else is asked for again by obstore, which knows what it means and how long to
 go on. Where plain requests fail and obstore's succeed, none are sent for a minute.
+
+Some answers of web servers are of use here alone: those in chunks (``Transfer-Encoding: chunked``), whose length nobody
+knows before the end, those with a content encoding, and parts of values whose size is not told.
 """
 
 from __future__ import annotations
@@ -12,17 +15,21 @@ import contextlib
 import datetime
 import re
 import threading
+import zlib
 from collections import deque
+from dataclasses import replace
 from email.utils import parsedate_to_datetime
 from functools import partial
 from http import HTTPStatus
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from .. import ending
-from ..errors import StoreError
-from . import curl_threads, io_threads, traffic
+from ..errors import StoreError, ValueSizeError
+from ..waiting import taken_from
+from . import attempts, curl_threads, io_threads, traffic
 from .attempts import FailedRequest, ShortAnswerError
-from .base import Answer
+from .base import Answer, ByteRange
 from .curl_transfers import Failed, Get, Response
 from .object_errors import Failure, Kind, failure_of_answer
 
@@ -34,21 +41,35 @@ if TYPE_CHECKING:
     from .curl_transfers import Options
     from .plain_urls import PlainUrls
 
-_RANGE: Final = re.compile(rb"bytes (\d{1,18})-(\d{1,18})/(\d{1,18})", re.IGNORECASE)
-#: Of "content-encoding", "content-length", "content-range", "etag", "last-modified" and "x-amz-version-id"; and of the
-#: line with the status.
-_INITIALS: Final = frozenset((b"c", b"C", b"e", b"E", b"l", b"L", b"x", b"X", b"H"))
+_RANGE: Final = re.compile(rb"bytes (\d{1,18})-(\d{1,18})/(\d{1,18}|\*)", re.IGNORECASE)
+#: Of "content-encoding", "content-length", "content-range", "etag", "last-modified", "transfer-encoding" and
+#: "x-amz-version-id"; and of the line with the status.
+_INITIALS: Final = frozenset((b"c", b"C", b"e", b"E", b"l", b"L", b"t", b"T", b"x", b"X", b"H"))
 _ANY: Final = ("Accept: */*",)
 _STATUSES: Final = frozenset(HTTPStatus)
 #: Answers that some servers give to all plain requests, or to signed URLs.
 _REFUSALS: Final = frozenset((400, 401, 403))
+#: Content encodings that change the bytes, of https://www.iana.org/assignments/http-parameters. Other words are in that
+#: field, too, such as "utf-8" and "aws-chunked"; they mean nothing, as in browsers.
+_ENCODINGS: Final = frozenset(
+    ("aes128gcm", "br", "compress", "dcb", "dcz", "deflate", "gzip", "x-compress", "x-gzip", "zstd")
+)
+#: Those that zlib decodes.
+_OF_ZLIB: Final = frozenset(("gzip", "x-gzip", "deflate"))
+#: To zlib: gzip's format or its own, whichever it is.
+_ANY_FORMAT: Final = 32 + zlib.MAX_WBITS
+#: Most bytes of a decoded value, where the request has no limit.
+_MOST_DECODED: Final = 1 << 30
 
 
 class Behind(Protocol):
     """The store of the values (:class:`gzarr.stores.remote_store.RemoteStore`)."""
 
     url: str
+    timeout: float
     _seen: bool
+    _undoes_encodings: bool
+    _needs_plain: bool
 
     def connections(self) -> Connections | None:
         """Return what limits the number of requests to the server; None if nothing does."""
@@ -175,7 +196,7 @@ class Gets:
             failure = Failure(Kind.TEMPORARY, None, response.reason)
         elif 200 <= response.status < 300:
             try:
-                answer = self._answer(request, response)
+                answer = _answer_in(response, request, self._store)
             except ShortAnswerError as error:
                 failure = Failure(Kind.TEMPORARY, None, str(error))
             else:
@@ -184,7 +205,7 @@ class Gets:
                     self._store._seen = True
                     return answer
         else:
-            failure = self._failure(response)
+            failure = _failure_in(response, self._store.url, self._plain)
             if failure is not None and failure.kind is Kind.ABSENT:
                 self._store._seen = True
             if failure is not None and request.version is None and self._is_absent(failure):
@@ -199,45 +220,6 @@ class Gets:
         else:
             self._begin(token, partial(self._store._answer_of, request, first))
         return None
-
-    def _answer(self, request: Request, response: Response) -> Answer | None:
-        """Return the answer to a request; None if obstore has to say what it means.
-
-        Raises
-        ------
-        ShortAnswerError
-            If it is worth another attempt.
-        StoreError
-            If the value is not as it should be.
-        """
-        wanted = request.byte_range
-        whole = not wanted.offset and wanted.length is None
-        headers = _parsed(response.lines)
-        if response.status != (200 if whole else 206) or b"content-encoding" in headers:
-            return None
-        begin, nbytes = 0, len(response.body)
-        if whole:
-            # Without a length, an answer that was cut off looks like a complete one.
-            length = headers.get(b"content-length", b"")
-            if not length.isdigit():
-                return None
-            size = int(length)
-        else:
-            found = _RANGE.fullmatch(headers.get(b"content-range", b""))
-            if found is None or int(found[2]) != int(found[1]) + nbytes - 1:
-                return None
-            begin, size = int(found[1]), int(found[3])
-        return self._store._checked(request, _meta(headers, size), _Received(begin, response.body))
-
-    def _failure(self, response: Response) -> Failure | None:
-        """Return what a failure means; None if obstore has to say it."""
-        status = response.status
-        if status < 400 and status != 304:
-            return None
-        if status in _REFUSALS and not self._plain.proven:
-            return None
-        phrase = HTTPStatus(status).phrase if status in _STATUSES else ""
-        return failure_of_answer(status, phrase, response.body, self._store.url)
 
     def _is_absent(self, failure: Failure) -> bool:
         return failure.kind is Kind.ABSENT or (failure.kind is Kind.ABSENT_OR_NO_BUCKET and self._store._seen)
@@ -261,8 +243,9 @@ class Gets:
         """Answer a request whose plain form has failed."""
         from_end = self._plain.from_end
         answer = self._store._get(request, first)
-        # The request was no better than the plain one if the server has been found to lack such ranges.
-        if answer.value is not None and from_end == self._plain.from_end:
+        # The request was no better than the plain one if the server has been found to lack such ranges, or if it was
+        # another plain one that succeeded.
+        if answer.value is not None and from_end == self._plain.from_end and not self._store._needs_plain:
             self._plain.failed(busy=first is not None and first.failure.status is not None)
         return answer
 
@@ -291,13 +274,246 @@ class _Received:
 
     __slots__ = ("_body", "range")
 
-    def __init__(self, begin: int, body: memoryview) -> None:
+    #: What obstore says of an encoding; here it is undone.
+    attributes: Final[Mapping[str, str]] = {}
+
+    def __init__(self, begin: int, body: bytes | memoryview) -> None:
         self.range = begin, begin + len(body)
         self._body = body
 
-    def bytes(self) -> memoryview:
+    def bytes(self) -> bytes | memoryview:
         """Return the bytes."""
         return self._body
+
+
+class _One:
+    """One request, whose sender waits for the answer.
+
+    Parameters
+    ----------
+    get
+        The request.
+    options
+        How it is made.
+    """
+
+    def __init__(self, get: Get, options: Options) -> None:
+        self.options = options
+        self._left = [get]
+        self.answers: SimpleQueue[Response | Failed] = SimpleQueue()
+
+    def take(self, most: int) -> list[tuple[Any, Get]]:
+        """Return the request, once."""
+        with contextlib.suppress(IndexError):
+            return [(None, self._left.pop())]
+        return []
+
+    def done(self, token: Any, response: Response | Failed) -> None:
+        """Take the answer."""
+        if isinstance(response, Response):
+            response = response._replace(lines=tuple(response.lines))
+        self.answers.put(response)
+
+    def has_ended(self) -> bool:
+        """Return whether the request was taken."""
+        return not self._left
+
+
+class _RefusedError(Exception):
+    """An answer that does not bring what was asked for."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.reason)
+        self.failure = failure
+
+
+def answer_one(store: Behind, plain: PlainUrls, request: Request, first: FailedRequest | None) -> Answer | None:
+    """Answer a request by a plain one and wait for it; None if there is none for it, or if it brings no answer.
+
+    Parameters
+    ----------
+    store, plain
+        Store of the value, and how to send plain requests to it.
+    request
+        The request. A value that the caller has already is sent, too.
+    first
+        A first attempt that has failed; None if there was none.
+
+    Raises
+    ------
+    FailedRequest
+        If it fails for good.
+    StoreError
+        If the value is not as it should be.
+    """
+    path = store._path(request.key)
+    if not (plain.takes(replace(request, unless_version=None), path) and plain.possible()):
+        return None
+    (url,) = plain.of([path], store._store())
+    get = _get(url, request)
+
+    def send() -> Answer | None:
+        one = _One(get, plain.options)
+        if not curl_threads.submit(one):
+            return None
+        response = taken_from(one.answers)
+        if isinstance(response, Failed):
+            if response.is_too_long and get.nbytes is not None:
+                return None
+            if response.is_too_long:
+                most = get.most_nbytes
+                raise ValueSizeError(
+                    f"{store!r}: {request.key!r} has more than {most} bytes; at most {most} are read", key=request.key
+                )
+            raise ShortAnswerError(response.reason)
+        if 200 <= response.status < 300:
+            return _answer_in(response, request, store)
+        failure = _failure_in(response, store.url, plain)
+        if failure is None:
+            return None
+        raise _RefusedError(failure)
+
+    answer = attempts.send(send, _failure_of, store.timeout, first, store.connections())
+    if answer is not None:
+        plain.succeeded()
+        store._seen = True
+    return answer
+
+
+def _failure_of(error: BaseException) -> Failure:
+    return error.failure if isinstance(error, _RefusedError) else Failure(Kind.FINAL, None, type(error).__name__)
+
+
+def _answer_in(response: Response, request: Request, store: Behind) -> Answer | None:
+    """Return the answer to a request; None if obstore has to say what it means.
+
+    Raises
+    ------
+    ShortAnswerError
+        If it is worth another attempt.
+    StoreError
+        If the value is not as it should be.
+    """
+    wanted = request.byte_range
+    whole = not wanted.offset and wanted.length is None
+    headers = _parsed(response.lines)
+    if response.status != (200 if whole else 206):
+        return None
+    encoding = headers.get(b"content-encoding")
+    if encoding is not None and not store._undoes_encodings:
+        return None
+    encodings = [] if encoding is None else content_encodings(encoding.decode("latin-1"))
+    if encodings and not whole:
+        raise encoded(store, request, encodings)
+    begin, nbytes = 0, len(response.body)
+    size: int | None
+    if whole:
+        length = headers.get(b"content-length", b"")
+        if length.isdigit():
+            size = int(length)
+        elif headers.get(b"transfer-encoding", b"").lower() == b"chunked":
+            # To libcurl, one that was cut off is a failure.
+            size = nbytes
+        else:
+            raise without_length(store, request, "where it ends, so one that was cut off looks like a complete one")
+    else:
+        found = _RANGE.fullmatch(headers.get(b"content-range", b""))
+        if found is None or int(found[2]) != int(found[1]) + nbytes - 1:
+            return None
+        begin = int(found[1])
+        if found[3] != b"*":
+            size = int(found[3])
+        else:
+            # A part without a length of its own ends where the value does.
+            size = begin + nbytes if wanted.length is None else None
+    body: bytes | memoryview = response.body
+    if encodings:
+        if size != nbytes:
+            raise ShortAnswerError(f"the server sent {nbytes} bytes instead of {size}")
+        body = _decoded(response.body, encodings, request, store)
+        size = len(body)
+    return store._checked(request, _meta(headers, size), _Received(begin, body))
+
+
+def _failure_in(response: Response, url: str, plain: PlainUrls) -> Failure | None:
+    """Return what a failure means; None if obstore has to say it."""
+    status = response.status
+    if status < 400 and status != 304:
+        return None
+    if status in _REFUSALS and not plain.proven:
+        return None
+    phrase = HTTPStatus(status).phrase if status in _STATUSES else ""
+    return failure_of_answer(status, phrase, response.body, url)
+
+
+def _decoded(body: memoryview, encodings: Sequence[str], request: Request, store: Behind) -> bytes:
+    """Return the bytes of a value without its content encoding; raise :class:`StoreError` if that cannot be done."""
+    if len(encodings) > 1 or encodings[0] not in _OF_ZLIB:
+        raise encoded(store, request, encodings)
+    most = _MOST_DECODED if request.most_nbytes is None else request.most_nbytes
+    left: bytes | memoryview = body
+    parts: list[bytes] = []
+    room, ended = most + 1, False
+    try:
+        # gzip's format may have several parts.
+        while left and room:
+            decoder = zlib.decompressobj(_ANY_FORMAT)
+            parts.append(decoder.decompress(left, room))
+            room -= len(parts[-1])
+            left, ended = decoder.unused_data, decoder.eof
+            if not ended:
+                break
+    except zlib.error:
+        ended = False
+    if not room:
+        raise ValueSizeError(
+            f"{store!r}: {request.key!r} has more than {most} bytes; at most {most} are read", key=request.key
+        )
+    if not ended:
+        raise encoded(store, request, encodings, ", but its bytes are not in that format")
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def content_encodings(field: str) -> list[str]:
+    """Return the encodings that a field of a header names, without words that mean nothing."""
+    return [word for word in (part.strip().lower() for part in field.split(",")) if word in _ENCODINGS]
+
+
+def encoded(store: Behind, request: Request, encodings: Sequence[str], but: str = "") -> StoreError:
+    """Return the error for a value with a content encoding.
+
+    Parameters
+    ----------
+    store, request
+        Store and request.
+    encodings
+        The encodings.
+    but
+        What is wrong with it, after what the server says; empty if it is only not supported.
+    """
+    names = ", ".join(encodings)
+    if request.byte_range == ByteRange():
+        way = way_out(store)
+    else:
+        way = "parts of such values cannot be read: have the server send the bytes as they are stored"
+    return StoreError(
+        f"{store!r}: cannot read {request.key!r}: the server sends it with the content encoding {names!r}{but}; {way}",
+        key=request.key,
+    )
+
+
+def without_length(store: Behind, request: Request, what: str) -> StoreError:
+    """Return the error for an answer whose end, or place in the value, the server does not tell."""
+    return StoreError(
+        f"{store!r}: cannot read {request.key!r}: the answer of the server does not say {what}; {way_out(store)}",
+        key=request.key,
+    )
+
+
+def way_out(store: Behind) -> str:
+    """Return how to read what is read neither by obstore nor by libcurl."""
+    install = "" if curl_threads.available() else ", or install libcurl for Python: pip install 'gzarr[curl]'"
+    return f"open it by fsspec, as 'fsspec+{store.url}'{install}"
 
 
 def _get(url: str, request: Request) -> Get:
@@ -346,8 +562,8 @@ def _parsed(lines: Sequence[bytes]) -> dict[bytes, bytes]:
     return found
 
 
-def _meta(headers: Mapping[bytes, bytes], size: int) -> dict[str, Any]:
-    """Return what the server says of a value, as obstore does."""
+def _meta(headers: Mapping[bytes, bytes], size: int | None) -> dict[str, Any]:
+    """Return what the server says of a value, as obstore does; its size may be None, if it says none."""
     tag = headers.get(b"etag")
     meta: dict[str, Any] = {"size": size, "e_tag": None if tag is None else tag.decode("latin-1")}
     if b"x-amz-version-id" in headers:

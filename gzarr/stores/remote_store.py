@@ -13,7 +13,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from ..errors import ArgumentError, ReadOnlyError, StoreError, ValueReplacedError, ValueSizeError
-from . import attempts, curl_threads, io_threads, obstore_module, traffic
+from . import attempts, curl_threads, io_threads, obstore_module, plain_gets, traffic
 from .attempts import FailedRequest, ShortAnswerError
 from .base import Answer, ByteRange, Request, RequestLimits
 from .buffers import as_view
@@ -44,6 +44,8 @@ MULTIPART_BYTES: Final = 64 << 20
 PART_BYTES: Final = 16 << 20
 #: Keys of a page of a listing, and of a request that erases.
 PAGE_KEYS: Final = 1000
+#: What obstore says of a successful answer whose length is not known before its end.
+LACKS_LENGTH: Final = "Content-Length Header missing"
 
 
 class RemoteStore(RequestedValues, WholeValues):
@@ -74,6 +76,10 @@ class RemoteStore(RequestedValues, WholeValues):
 
     #: Whether the server takes a value in parts.
     _takes_parts = True
+    #: Whether content encodings are the server's own. Object stores keep them with the object, and send what they keep.
+    _undoes_encodings = False
+    #: Whether obstore has been found to make nothing of answers to it that plain requests bring.
+    _needs_plain = False
 
     def __init__(
         self,
@@ -285,7 +291,8 @@ class RemoteStore(RequestedValues, WholeValues):
                 raise self._too_short(request.key, 0, wanted) from None
             if found.value is None:
                 return found
-            assert found.size is not None
+            if found.size is None:
+                raise plain_gets.without_length(self, request, "how many bytes the value has")
             begin = found.size + wanted.offset
             if begin < 0:
                 raise self._too_short(request.key, found.size, wanted)
@@ -308,6 +315,8 @@ class RemoteStore(RequestedValues, WholeValues):
             raise ValueSizeError(
                 f"{self!r}: {key!r} has too few bytes for the range {describe_range(wanted)}", key=key
             ) from None
+        if LACKS_LENGTH in failed.failure.reason:
+            raise plain_gets.without_length(self, request, "how long it is") from None
         absent = self._is_absent("read", key, failed)
         if request.version is not None and (absent or kind is Kind.CONDITION):
             raise ValueReplacedError(f"{self!r}: {key!r} was replaced or erased meanwhile", key=key) from None
@@ -319,17 +328,20 @@ class RemoteStore(RequestedValues, WholeValues):
     def _checked(self, request: Request, meta: Mapping[str, Any], result: Any) -> Answer:
         """Return the bytes of an answer of obstore, once its size, range and version are as they should be.
 
-        Without a result, no bytes were asked for.
+        Without a result, no bytes were asked for. The size may be None for a range with a length.
         """
         key, wanted = request.key, request.byte_range
         size = meta["size"]
         version = _version(meta)
+        if size is None or request.version is not None:
+            version = _as_known(version, request)
         if request.version is not None and version != request.version:
             raise ValueReplacedError(f"{self!r}: {key!r} was replaced meanwhile", key=key)
-        start = size + wanted.offset if wanted.offset < 0 else wanted.offset
-        stop = size if wanted.length is None else start + wanted.length
-        if not 0 <= start <= stop <= size:
-            raise self._too_short(key, size, wanted)
+        end = result.range[1] if size is None else size
+        start = end + wanted.offset if wanted.offset < 0 else wanted.offset
+        stop = end if wanted.length is None else start + wanted.length
+        if not 0 <= start <= stop <= end:
+            raise self._too_short(key, end, wanted)
         if request.most_nbytes is not None and stop - start > request.most_nbytes:
             raise ValueSizeError(
                 f"{self!r}: {key!r} has {stop - start} bytes; at most {request.most_nbytes} are read", key=key
@@ -370,6 +382,9 @@ class RemoteStore(RequestedValues, WholeValues):
         except FailedRequest as failed:
             if self._is_absent(what, key, failed):
                 return None
+            if LACKS_LENGTH in failed.failure.reason:
+                # It is there, but the server does not say how long it is.
+                return {}
             raise self._error(what, key, failed) from None
         return meta
 
@@ -567,3 +582,16 @@ def _version(meta: Mapping[str, Any]) -> Hashable | None:
     # Servers that do not say when a value was modified are given the beginning of time by obstore.
     seconds = None if modified is None or modified.timestamp() <= 0 else modified.timestamp()
     return None if tag is None and seconds is None else (tag, seconds, meta["size"])
+
+
+def _as_known(version: Hashable | None, request: Request) -> Hashable | None:
+    """Return the version that a request names, if the one of its answer differs in nothing but a size that is unknown.
+
+    Servers that do not tell the size with each answer would have two versions of a value.
+    """
+    for known in (request.version, request.unless_version):
+        if not isinstance(version, tuple) or not isinstance(known, tuple):
+            continue
+        if version[:2] == known[:2] and None in (version[2], known[2]):
+            return known
+    return version

@@ -284,5 +284,8 @@ def _check_directory(store: LocalStore, *, needed: bool) -> None:
             f"{str(root)!r} is a file, not a directory; pass the directory that holds the zarr.json or .zarray "
             f"(a zip archive whose name does not end in {names} is 'zip://PATH'; no other archives are read)"
         )
+    file = next((p for p in root.parents if p.is_file()), None)
+    if file is not None:
+        raise NodeNotFoundError(f"there can be no directory {str(root)!r}: {str(file)!r} is a file, not a directory")
     near = next((p for p in root.parents if p.is_dir()), Path(root.anchor))
     raise NodeNotFoundError(f"there is no directory {str(root)!r}; the nearest existing parent is {str(near)!r}")

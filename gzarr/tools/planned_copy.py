@@ -16,7 +16,7 @@ from ..metadata.formats import FORMATS
 from ..metadata.model import ArrayMetadata, GroupMetadata
 from ..metadata.to_documents import dump
 from ..nodes.change import delete_node, hold_documents, reader_of
-from ..nodes.create import inspect_location, stray_chunks, write_new_group
+from ..nodes.create import inspect_below, inspect_location, stray_chunks, write_new_group
 from ..progress import watch
 from ..stores.base import flushing, is_listable
 from ..stores.keys import join_path
@@ -97,6 +97,7 @@ class Copy:
         self._store, self._path, self._location = target.store, target.path, target.location
         self._erase = False
         self._resume = False
+        self._made: set[str] = set()
         self.groups: dict[str, GroupMetadata] = {}
         self.arrays: list[ArrayCopy] = []
         self.differences = CopyDifferences(formats)
@@ -244,13 +245,21 @@ class Copy:
 
     def _make_group(self, path: str, metadata: GroupMetadata, *, may_exist: bool) -> None:
         with hold_node(self._store, path), hold_documents(self._store, path):
-            location = inspect_location(self._store, path, metadata.zarr_format)
+            # What this copy has just made need not be looked at again for each group in it.
+            inspect = inspect_below if path.rpartition("/")[0] in self._made else inspect_location
+            if self._resume and inspect is inspect_location:
+                present = self._present(path)
+                if isinstance(present, GroupMetadata) and not present.implicit:
+                    # Nothing is written, so what is above does not matter.
+                    return
+            location = inspect(self._store, path, metadata.zarr_format)
             if location.occupied and not (isinstance(location.found, GroupMetadata) and location.found.implicit):
                 if may_exist and isinstance(location.found, GroupMetadata):
                     return
                 raise _other(path, self._store)
             # Keys without a document are the beginning of this copy.
             write_new_group(self._store, path, metadata, replace(location, occupied=False), overwrite=False)
+            self._made.add(path)
 
 
 def _is_same(present: GroupMetadata, metadata: GroupMetadata) -> bool:

@@ -126,11 +126,10 @@ def test_blocks_in_other_processes(tmp_path: Path) -> None:
         gzarr.map_blocks(np.negative, stored().view[1], out=tmp_path / "c", client=ProcessPoolExecutor(1))
 
 
-def test_a_view_of_the_output_is_no_input() -> None:
+def test_a_part_of_the_output_is_no_input() -> None:
     array = stored()
-    for part in (..., slice(None, None, -1)):
-        with pytest.raises(gzarr.ArgumentError, match="cannot be the output at the same time"):
-            gzarr.map_blocks(np.negative, array.view[part], out=array)
+    with pytest.raises(gzarr.ArgumentError, match="has its elements in another order"):
+        gzarr.map_blocks(np.negative, array.view[::-1], out=array)
     with pytest.raises(gzarr.ArgumentError, match="cannot be the output at the same time"):
         gzarr.map_blocks(np.negative, array.view[0], out=array.store, overwrite=True)
     np.testing.assert_array_equal(array[...], DATA)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
@@ -199,3 +200,55 @@ def test_completion_without_its_package(monkeypatch: pytest.MonkeyPatch, capsys:
     monkeypatch.setitem(sys.modules, "shtab", None)
     assert main(["completion", "bash"]) == 2
     assert "pip install 'gzarr[completion]'" in capsys.readouterr().err
+
+
+def in_shell(redirection: str, *arguments: object) -> subprocess.Popen[str]:
+    command = ["sh", "-c", f'"$@" {redirection}', "sh", sys.executable, "-m", "gzarr", *map(str, arguments)]
+    return subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8"
+    )
+
+
+@pytest.mark.parametrize("redirection", [">&-", "2>&-", ">&- 2>&-"])
+def test_closed_streams(root: Path, tmp_path: Path, redirection: str) -> None:
+    for name in "cop":
+        gzarr.copy(root, tmp_path / f"{name}.zarr")
+    commands: list[tuple[object, ...]] = [
+        ("info", root), ("tree", root), ("verify", "-q", root), ("copy", root, tmp_path / "copied.zarr"),
+        ("optimize", root, tmp_path / "optimized.zarr"), ("consolidate", tmp_path / "c.zarr"),
+        ("pyramid", tmp_path / "p.zarr", "--path", "g/b", "--axes", "yx"),
+        ("view", tmp_path / "o.zarr#g", "--out", tmp_path / "o.png"), ("bench", root, "--rounds", 1, "--peer", "none"),
+        ("completion", "bash"), ("doctor", "--device", "cpu"), ("--help",),
+    ]  # fmt: skip
+    gzarr.ome.pyramid(tmp_path / "o.zarr", path="g/b", axes="yx", progress=False)
+    running = [in_shell(redirection, *command) for command in commands]
+    for command, process in zip(commands, running, strict=True):
+        _, err = process.communicate(timeout=100)
+        assert (command[0], process.returncode, "Traceback" in err) == (command[0], 0, False)
+    assert (gzarr.open_array(tmp_path / "copied.zarr/a")[...] == gzarr.open_array(root / "a")[...]).all()
+    failed = in_shell(redirection, "info", tmp_path / "nothing.zarr")
+    assert (failed.wait(100), "Traceback" in failed.communicate()[1]) == (1, False)
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")  # noqa: PTH110
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_output_that_cannot_be_written(root: Path, unbuffered: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONUNBUFFERED", unbuffered)
+    running = [in_shell(">/dev/full", command, root, "--json") for command in ("info", "tree", "verify", "consolidate")]
+    for process in running:
+        assert process.communicate(timeout=100)[1] == (
+            "gzarr: error: cannot write the output: No space left on device\n"
+        )
+        assert process.returncode == 1
+
+
+def test_the_current_directory_is_gone(root: Path, tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    script = 'rmdir ../gone; "$@" "$0" && "$@" x.zarr'
+    command = ["sh", "-c", script, str(root), sys.executable, "-m", "gzarr", "tree"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=gone, check=False)
+    assert done.returncode == 1
+    assert "a (64, 64) float32" in done.stdout
+    assert done.stderr.count("\n") == 1
+    assert "'x.zarr' is relative to the current directory, which no longer exists" in done.stderr

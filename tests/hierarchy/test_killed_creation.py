@@ -110,6 +110,27 @@ def test_of_several_processes_one_creates(tmp_path: Path) -> None:
     np.testing.assert_array_equal(gzarr.open_array(tmp_path / "x")[...], codes.index(0))
 
 
+class RivalStore(LocalStore):
+    """Directory in which another writer creates an array while the data of a new one are written aside."""
+
+    def stage(self, prefix: str, *, replace: bool) -> Any:
+        stage = super().stage(prefix, replace=replace)
+        gzarr.create_array(self.root, data=[7, 7])
+        return stage
+
+
+@pytest.mark.parametrize(
+    ("overwrite", "advice"),
+    [(False, "pass overwrite=True"), (True, "another writer was creating .*; try again")],
+    ids=["new", "overwrite"],
+)
+def test_advice_when_another_writer_was_first(overwrite: bool, advice: str, tmp_path: Path) -> None:
+    store = RivalStore(tmp_path / "x.zarr")
+    with pytest.raises(ArgumentError, match=f"there is an array at '/' in .* already.* {advice}"):
+        gzarr.create_array(store, data=[1, 2], overwrite=overwrite)
+    assert gzarr.open_array(store)[...].tolist() == [7, 7]
+
+
 class FailingStore(MemoryStore):
     """Values in memory; storing a given key fails."""
 

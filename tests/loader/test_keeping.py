@@ -249,7 +249,7 @@ def test_samples_are_what_they_are(shuffle: Any, case: str, room: int, device: T
     if case == "runs":
         for batch in batches:
             for i, t in enumerate(batch.origins[:, 0].tolist()):
-                np.testing.assert_array_equal(device.to_numpy(batch["y"]["b"])[i], arrays[1][t + 3 : t + 5])
+                np.testing.assert_array_equal(device.to_numpy(batch["y"]["b"])[i], arrays[1][t + 1 : t + 3])
 
 
 def leaves(value: Any) -> list[Any]:

@@ -85,10 +85,10 @@ def test_runs_of_steps(tmp_path: Path, device: TestedDevice) -> None:
         for batch in loader:
             for i, origin in enumerate(batch.origins[:, 0].tolist()):
                 for name in "tu":
-                    assert device.to_numpy(batch["x"][name])[i, :, 0].tolist() == [origin, origin + 1, origin + 2]
-                    assert device.to_numpy(batch["y"][name])[i, :, 1].tolist() == list(range(origin + 3, origin + 7))
+                    assert device.to_numpy(batch["x"][name])[i, :, 0].tolist() == [origin - 2, origin - 1, origin]
+                    assert device.to_numpy(batch["y"][name])[i, :, 1].tolist() == list(range(origin + 1, origin + 5))
                 seen.append(origin)
-        assert sorted(seen) == list(range(0, 54, stride))
+        assert sorted(seen) == list(range(2, 56, stride))
     (batch,) = Loader(arrays["t"], Windows(0, {"x": (0, 1)}, where=[7]), batch_size=1)
     assert device.to_numpy(batch["x"])[0, :, 0].tolist() == [7, 8]
 

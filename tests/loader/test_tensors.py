@@ -75,7 +75,7 @@ def test_windows(tmp_path: Path, shuffle: Any, sampler: str, device: TestedDevic
     for batch in loader:
         assert set(batch) == {"x", "y"}
         for run, steps in relative.items():
-            times = batch.origins - relative["x"][0] + np.array(steps)
+            times = batch.origins + np.array(steps)
             wanted = np.stack([data[name][times] for name in NAMES], axis=1)[..., ::-1, :]
             found = device.to_numpy(batch[run])
             assert found.shape == wanted.shape

@@ -69,6 +69,51 @@ def test_an_epoch_can_be_set(workers: int) -> None:
         dataset.set_epoch(-1)
 
 
+@pytest.mark.parametrize("way", [*list(WAYS)[:4], pytest.param("spawned", marks=pytest.mark.slow)])
+def test_the_epoch_is_the_loader_s_own(way: str) -> None:
+    """Whoever set it: the data set, or the loader before and between iterations, which workers are copies of."""
+    own = rows()
+    own.set_epoch(3)
+    dataset = IterableLoader(own)
+    loader = torch.utils.data.DataLoader(dataset, batch_size=None, **WAYS[way])
+    whole = shares(rows(), max(WAYS[way]["num_workers"], 1), 7)
+    assert [sorted(given(loader)) for _ in range(2)] == whole[3:5]
+    assert dataset.state_dict() == {**own.state_dict(), "epoch": 5, "cursor": 0}
+    if not WAYS[way].get("persistent_workers"):
+        own.set_epoch(1)
+        assert [sorted(given(loader)) for _ in range(2)] == whole[1:3]
+        assert dataset.state_dict()["epoch"] == 3
+    dataset.set_epoch(6)
+    assert dataset.state_dict()["epoch"] == 6
+    assert sorted(given(loader)) == whole[6]
+
+
+@pytest.mark.parametrize("setting", [False, True], ids=["epochs follow", "epochs are set"])
+@pytest.mark.parametrize("way", [*list(WAYS)[:4], pytest.param("spawned", marks=pytest.mark.slow)])
+def test_a_state_of_the_data_set_is_gone_on_from_once(way: str, setting: bool) -> None:
+    """Workers that end with the epoch are copies of a loader that has loaded it, each time anew."""
+    first = rows()
+    given(first)
+    batches = iter(first)
+    some = [next(batches)["data"].tolist() for _ in range(12)]
+    state = first.state_dict()
+    dataset = IterableLoader(rows())
+    workers = max(WAYS[way]["num_workers"], 1)
+    whole = shares(rows(), workers, 5)
+    loader = torch.utils.data.DataLoader(dataset, batch_size=None, **WAYS[way])
+    # Of persistent workers, the first ones.
+    for _ in range(1 if WAYS[way].get("persistent_workers") else 2):
+        dataset.load_state_dict(state)
+        if setting:
+            dataset.set_epoch(0)
+        rest = given(loader)
+        assert sorted(x for batch in some + rest for x in batch) == list(range(240))
+        if setting:
+            dataset.set_epoch(4)
+        assert sorted(given(loader)) == whole[4 if setting else 2]
+        assert dataset.state_dict()["epoch"] == (5 if setting else 3)
+
+
 def test_copies_share_no_epoch() -> None:
     one = IterableLoader(rows())
     other = copy.deepcopy(one)

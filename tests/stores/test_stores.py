@@ -465,6 +465,19 @@ class TestLocal:
         assert store.get(key) == b"v"
 
 
+def test_a_current_directory_that_is_gone(tmp_path, monkeypatch):
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    with pytest.raises(
+        StoreError, match=r"'x\.zarr' is relative to the current directory, which no longer exists"
+    ) as e:
+        as_store("x.zarr", "r")
+    assert e.value.errno == errno.ENOENT
+    assert LocalStore(tmp_path / "x.zarr").root == tmp_path / "x.zarr"
+
+
 def test_of_several_that_create_one_key_one_succeeds(tmp_path, monkeypatch):
     for follow in (True, False):
         store = LocalStore(tmp_path / str(follow), follow_symlinks=follow)
@@ -674,6 +687,12 @@ class TestAsStore:
         assert not (tmp_path / "a").exists()
         with pytest.raises(NodeNotFoundError):
             as_store(tmp_path / "a", "r+")
+        file = tmp_path / "file.zarr"
+        file.write_bytes(b"")
+        for mode in ("r", "a", "w"):
+            with pytest.raises(NodeNotFoundError, match="is a file, not a directory") as info:
+                as_store(file / "b" / "x.zarr", mode)
+            assert repr(str(file)) in str(info.value)
 
     @pytest.mark.parametrize("mode", ["a", "w", "w-"])
     def test_made_by_the_first_value(self, tmp_path, mode):

@@ -38,6 +38,7 @@ from gzarr.tools.copy_array import identical, region_shape
 from gzarr.tools.verify import verify
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from support import devices
@@ -594,3 +595,54 @@ def test_read_back_compares_documents_and_absent_chunks() -> None:
         target.set(f"a/c/{6 // length}", np.arange(length, dtype="i4").tobytes())
         with pytest.raises(ChunkWriteError, match=r"the elements of .* differ"):
             planned.run()
+
+
+class Watched(MemoryStore):
+    """Store that counts what it is asked for, and gets other values before a prefix is listed."""
+
+    def __init__(self, others: dict[str, dict[str, bytes]] | None = None) -> None:
+        super().__init__()
+        self.asked = 0
+        self._others = others or {}
+
+    def get_small_values(self, keys: Sequence[str], max_nbytes: int) -> list[bytes | None]:
+        self.asked += len(keys)
+        return super().get_small_values(keys, max_nbytes)
+
+    def get(self, key: str) -> bytes | None:
+        self.asked += 1
+        return super().get(key)
+
+    def list_prefix(self, prefix: str) -> Iterator[str]:
+        self.asked += 1
+        for key, value in self._others.get(prefix, {}).items():
+            self.set(key, value)
+        return super().list_prefix(prefix)
+
+
+def nested_groups(zarr_format: Any, depth: int) -> MemoryStore:
+    store = MemoryStore()
+    create_group(store, path="/".join(["g"] * depth), zarr_format=zarr_format)
+    return store
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_requests_grow_with_the_number_of_nested_groups(zarr_format: Any) -> None:
+    asked = {}
+    for depth in (10, 40):
+        target = Watched()
+        copy(nested_groups(zarr_format, depth), target)
+        asked[depth] = target.asked
+        assert gzarr.open_group(target, path="/".join(["g"] * depth)).implicit is False
+    assert asked[40] < 5 * asked[10]
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_what_others_create_within_new_groups_stays(zarr_format: Any) -> None:
+    array = MemoryStore()
+    create_array(array, path="g/g", data=[1, 2], zarr_format=zarr_format)
+    others = {key: value for key in array.list_prefix("g/g/") if (value := array.get(key)) is not None}
+    target = Watched({"g/g/": others})
+    with pytest.raises(ArgumentError, match=r"'/g/g' in .* is not a copy of the source"):
+        copy(nested_groups(zarr_format, 3), target)
+    assert gzarr.open_array(target, path="g/g")[...].tolist() == [1, 2]
