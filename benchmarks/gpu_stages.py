@@ -57,9 +57,9 @@ TESTS = (
     "zip_store", "zip_remote", "ozx", "fsspec_store", "zarr_store", "virtual",
     "read_windows", "views", "views_taken", "map_blocks_devices", "block_lengths", "sparse_reading",
     "sparse_scaling", "loader", "sparse_loader", "batches_of_users", "inputs", "keeping", "steps",
-    "tensors", "weighing", "blending", "labelling_devices", "read_affine", "posed_patches", "merging", "zarr_pipeline_gpu",
-    "xarray_device", "dask", "dask_gpu", "ome_images", "pictures", "downsample", "pyramids", "ome_appending",
-    "n5_arrays", "n5_golden", "n5_hierarchies", "n5_pyramids",
+    "tensors", "weighing", "blending", "labelling_devices", "read_affine", "posed_patches", "merging",
+    "zarr_pipeline_gpu", "xarray_device", "dask", "dask_gpu", "ome_images", "pictures", "downsample", "pyramids",
+    "ome_appending", "n5_arrays", "n5_golden", "n5_hierarchies", "n5_pyramids",
 )  # fmt: skip
 #: Modules with tests of damaged frames.
 DAMAGE_TESTS = ("gpu_damage", "nvcomp_batch")

@@ -110,8 +110,8 @@ class ArrayCopy:
             write_empty_chunks=writes_absent or metadata.fill_value is None,
         )
         self._writes_absent = writes_absent
-        self.metadata = metadata
-        self.path = target.path
+        self.metadata: ArrayMetadata = metadata
+        self.path: str = target.path
         self.has_documents = False
         self.written: int = 0
         self.kept: int = 0

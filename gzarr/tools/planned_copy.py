@@ -93,14 +93,14 @@ class Copy:
     """
 
     def __init__(self, target: CopyTarget, formats: tuple[ZarrFormat, ZarrFormat]) -> None:
-        self.target = target
+        self.target: CopyTarget = target
         self._store, self._path, self._location = target.store, target.path, target.location
         self._erase = False
         self._resume = False
         self._made: set[str] = set()
         self.groups: dict[str, GroupMetadata] = {}
         self.arrays: list[ArrayCopy] = []
-        self.differences = CopyDifferences(formats)
+        self.differences: CopyDifferences = CopyDifferences(formats)
         self.consolidated: list[str] = []
         self.by_name: set[str] = set()
 
