@@ -91,7 +91,10 @@ class IterableLoader(IterableDataset[Any]):  # type: ignore[misc]
         """Go on from a ``state`` of the loader, in one iteration; the next one is the epoch after it."""
         before = self._loader.next_epoch
         self._loader.load_state_dict(state)
-        self._epochs.loaded(before, in_worker=get_worker_info() is not None)
+        if get_worker_info() is None:
+            self._epochs.loaded(self._loader)
+        else:
+            self._epochs.loaded_by_worker(before)
 
 
 class _Epochs:
@@ -123,12 +126,15 @@ class _Epochs:
         self._words[_LOOKED_AT] = loader.next_epoch + 1
         self._words[0] = epoch << _NAME_BITS
 
-    def loaded(self, before: int, *, in_worker: bool) -> None:
-        """Have the next iteration go on from the state that the loader has loaded; ``before`` was its next epoch."""
-        self._is_own_state = in_worker
-        if not in_worker:
-            self._words.zero_()
-        elif not self._written:
+    def loaded(self, loader: Loader) -> None:
+        """Have the next workers go on from the state that the loader has loaded; others begin its epoch."""
+        self.set(loader, loader.next_epoch)
+        self._words[_GONE_ON] = 0
+
+    def loaded_by_worker(self, before: int) -> None:
+        """Have this worker go on from the state of its share that it has loaded; ``before`` was its next epoch."""
+        self._is_own_state = True
+        if not self._written:
             self._words[_LOOKED_AT] = before + 1
 
     def following(self) -> int:
