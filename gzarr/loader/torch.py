@@ -19,6 +19,8 @@ _MOST_WORKERS: Final = 1024
 #: Words beside those of workers.
 _LOOKED_AT: Final = _MOST_WORKERS
 _GONE_ON: Final = _MOST_WORKERS + 1
+#: The name of no iteration.
+_ANOTHER: Final = -1
 #: Bits of an iteration's name beside the number of its epoch.
 _NAME_BITS: Final = 40
 
@@ -125,6 +127,9 @@ class _Epochs:
         self._words[:_MOST_WORKERS].zero_()
         self._words[_LOOKED_AT] = loader.next_epoch + 1
         self._words[0] = epoch << _NAME_BITS
+        if self._words[_GONE_ON]:
+            # Whatever the next iteration is called, it is another one.
+            self._words[_GONE_ON] = _ANOTHER
 
     def loaded(self, loader: Loader) -> None:
         """Have the next workers go on from the state that the loader has loaded; others begin its epoch."""

@@ -117,6 +117,22 @@ def test_a_state_of_the_data_set_is_gone_on_from_once(way: str, setting: bool) -
         assert sorted(given(loader)) == whole[1]
 
 
+def test_epochs_that_are_set_need_no_names() -> None:
+    """PyTorch's seed, by which iterations are told apart, may be set to the same before each."""
+    first = rows()
+    batches = iter(first)
+    some = [next(batches)["data"].tolist() for _ in range(3)]
+    dataset = IterableLoader(rows())
+    dataset.load_state_dict(first.state_dict())
+    loader = torch.utils.data.DataLoader(dataset, batch_size=None, num_workers=1)
+    found = []
+    for epoch in range(3):
+        torch.manual_seed(0)
+        dataset.set_epoch(epoch)
+        found.append(given(loader))
+    assert [sorted(some + found[0]), *map(sorted, found[1:])] == shares(rows(), 1, 3)
+
+
 def test_copies_share_no_epoch() -> None:
     one = IterableLoader(rows())
     other = copy.deepcopy(one)
