@@ -512,7 +512,7 @@ def without_length(store: Behind, request: Request, what: str) -> StoreError:
 
 def way_out(store: Behind) -> str:
     """Return how to read what is read neither by obstore nor by libcurl."""
-    install = "" if curl_threads.available() else ", or install libcurl for Python: pip install 'gzarr[curl]'"
+    install = "" if curl_threads.available() else ", or install libcurl for Python, by the extra gzarr[curl]"
     return f"open it by fsspec, as 'fsspec+{store.url}'{install}"
 
 

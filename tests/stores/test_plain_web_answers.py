@@ -179,7 +179,7 @@ def test_bodies_in_chunks(name: str, tags: bool, by: str, folder: Path) -> None:
             for _ in range(2):
                 np.testing.assert_array_equal(read(f"{url}/{name}"), DATA)
         else:
-            with pytest.raises(StoreError, match=rf"how long it is.*'fsspec\+{url}.*pip install 'gzarr\[curl\]'"):
+            with pytest.raises(StoreError, match=rf"how long it is.*'fsspec\+{url}.*by the extra gzarr\[curl\]"):
                 read(f"{url}/{name}")
 
 

@@ -718,7 +718,7 @@ class TestAsStore:
         (tmp_path / "loop").symlink_to("loop")
         with pytest.raises(NodeNotFoundError, match="is a file"):
             as_store(tmp_path / "f.txt")
-        with pytest.raises(NodeNotFoundError, match="nearest"):
+        with pytest.raises(NodeNotFoundError, match=r"f.txt' is a file, not a directory"):
             as_store(tmp_path / "f.txt" / "below")
         with pytest.raises(NodeNotFoundError, match="symbolic link"):
             as_store(tmp_path / "dangling")
