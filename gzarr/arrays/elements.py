@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -12,11 +13,12 @@ from ..dtypes.masks import has_masked, refuse_masked, unmasked
 from ..dtypes.properties import kind_of
 from ..errors import ArgumentError, DeviceError
 from ..metadata.parts import MAX_NDIM
+from .mixed_values import may_be_rounded, times_of, whole_numbers
 from .objects import TEXTS, ObjectType, checked, object_type_of
 from .tensors import exported_tensor, is_tensor, tensor_on_host
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     import numpy.typing as npt
 
@@ -297,9 +299,9 @@ def _guided(value: Any, dtype: np.dtype[Any], node: str) -> npt.NDArray[Any]:
                 if not isinstance(item, str | bytes):
                     raise ArgumentError(f"{node}: {quote(item)} is not an element of {dtype}")
         array = np.asarray(value)
-        return _whole(np.asarray(value, object), array, dtype, node) if _may_be_rounded(array, dtype) else array
+        return whole_numbers(np.asarray(value, object), array, dtype, node) if may_be_rounded(array, dtype) else array
     if dtype.kind in "Mm":
-        found = _times(value, dtype, node)
+        found = times_of(value, dtype, partial(_converted, dtype=dtype, node=node))
         if found is not None:
             return found
     else:
@@ -308,73 +310,6 @@ def _guided(value: Any, dtype: np.dtype[Any], node: str) -> npt.NDArray[Any]:
             if isinstance(item, bytes | bytearray) and len(item) > dtype.itemsize:
                 raise ArgumentError(f"{node}: {item!r} cannot be stored as {dtype}: it has {len(item)} bytes")
     return np.asarray(value, dtype)
-
-
-def _may_be_rounded(array: npt.NDArray[Any], dtype: np.dtype[Any]) -> bool:
-    """Return whether NumPy may have rounded integers that a dtype holds, for the sake of other numbers."""
-    return kind_of(dtype) in "iu" and array.dtype.kind in "fc" and bool((np.abs(array) >= 2**53).any())
-
-
-def _whole(items: npt.NDArray[Any], array: npt.NDArray[Any], dtype: np.dtype[Any], node: str) -> npt.NDArray[Any]:
-    """Return numbers for an integer dtype: integers without rounding them; ``array`` if it has some that are none.
-
-    Parameters
-    ----------
-    items
-        The numbers, as objects.
-    array
-        The same in the floating-point dtype that NumPy infers.
-    dtype, node
-        As for :func:`as_elements`.
-    """
-    numbers: list[int] = []
-    for item in items.flat:
-        number = item.real if isinstance(item, complex | np.complexfloating) and not item.imag else item
-        is_float = isinstance(number, float | np.floating)
-        if not (number.is_integer() if is_float else isinstance(number, int | np.integer | np.bool_)):
-            # Refused for this one.
-            return array
-        numbers.append(int(number))
-    low, high = min(numbers), max(numbers)
-    signed = kind_of(dtype) == "i"
-    if low < (-(2**63) if signed else 0) or high >= 2 ** (63 if signed else 64):
-        wrong = low if low < (-(2**63) if signed else 0) else high
-        raise ArgumentError(f"{node}: {quote(wrong)} is out of the range of {dtype}")
-    return np.array(numbers, np.int64 if signed else np.uint64).reshape(items.shape)
-
-
-def _times(value: Any, dtype: np.dtype[Any], node: str) -> npt.NDArray[Any] | None:
-    """Return dates, times or durations, in the unit that they have if it is one, else as the dtype; None for others.
-
-    NumPy infers the finest unit of all and, as with a given one, wraps values that are out of its range.
-    """
-    value = _as_times(value)
-    try:
-        # Plain integers have no unit.
-        array = np.asarray(value, dtype.kind)
-    except (ValueError, TypeError):
-        return None
-    parts = [np.asarray(part, dtype.kind) for part in _parts_of_lists(value)]
-    if len({np.datetime_data(part.dtype) for part in parts if np.datetime_data(part.dtype)[0] != "generic"}) < 2:
-        return array
-    converted = [_converted(part, dtype, node).ravel() for part in parts]
-    return np.concatenate(converted).reshape(array.shape)
-
-
-def _as_times(value: Any) -> Any:
-    """Return lists with NumPy's scalars in place of pandas', of which NumPy would take whole microseconds."""
-    if isinstance(value, list | tuple):
-        return [_as_times(item) for item in value]
-    return getattr(value, "asm8", value)
-
-
-def _parts_of_lists(value: Any) -> Iterator[Any]:
-    """Yield what is in nested lists, in order."""
-    if not isinstance(value, list | tuple):
-        yield value
-        return
-    for item in value:
-        yield from _parts_of_lists(item)
 
 
 def _objects(value: Any, ndim: int | None) -> npt.NDArray[Any]:
@@ -529,10 +464,10 @@ def _plain(array: npt.NDArray[Any], dtype: np.dtype[Any], node: str, refused: Ar
     if plain.shape != array.shape:
         raise refused
     if plain.dtype.kind in "mM" and plain.dtype.kind == dtype.kind:
-        times = _times(array.tolist(), dtype, node)
+        times = times_of(array.tolist(), dtype, partial(_converted, dtype=dtype, node=node))
         return plain if times is None else times
     if not plain.dtype.hasobject:
-        return _whole(array, plain, dtype, node) if _may_be_rounded(plain, dtype) else plain
+        return whole_numbers(array, plain, dtype, node) if may_be_rounded(plain, dtype) else plain
     large = [item for item in array.flat if type(item) is int and not -(2**63) <= item < 2**64]
     if not large or not all(type(item) in (int, float, bool) for item in array.flat):
         raise refused

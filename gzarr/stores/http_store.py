@@ -16,6 +16,7 @@ from .atomic_files import TEMPORARY
 from .attempts import FailedRequest
 from .buffers import as_view
 from .connections import to_server
+from .content_encodings import content_encodings, encoded, without_length
 from .keys import split_key, split_prefix
 from .object_errors import Kind
 from .remote_store import LACKS_LENGTH, RemoteStore
@@ -76,9 +77,9 @@ class HttpStore(RemoteStore):
 
     def _checked(self, request: Request, meta: Mapping[str, Any], result: Any) -> Answer:
         if result is not None and (attributes := result.attributes):
-            encodings = plain_gets.content_encodings(attributes.get("Content-Encoding", ""))
+            encodings = content_encodings(attributes.get("Content-Encoding", ""))
             if encodings:
-                raise _EncodedError(str(plain_gets.encoded(self, request, encodings)), key=request.key)
+                raise _EncodedError(str(encoded(self, request, encodings)), key=request.key)
         return super()._checked(request, meta, result)
 
     def _answer_of(self, request: Request, failed: FailedRequest) -> Answer:
@@ -92,7 +93,7 @@ class HttpStore(RemoteStore):
             if plain is not None:
                 return plain
             if _LACKS_SIZE in reason:
-                raise plain_gets.without_length(self, request, "how many bytes the value has") from None
+                raise without_length(self, request, "how many bytes the value has") from None
         return super()._answer_of(request, failed)
 
     def can_list(self) -> bool:

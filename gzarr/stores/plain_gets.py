@@ -15,7 +15,6 @@ import contextlib
 import datetime
 import re
 import threading
-import zlib
 from collections import deque
 from dataclasses import replace
 from email.utils import parsedate_to_datetime
@@ -29,7 +28,8 @@ from ..errors import StoreError, ValueSizeError
 from ..waiting import taken_from
 from . import attempts, curl_threads, io_threads, traffic
 from .attempts import FailedRequest, ShortAnswerError
-from .base import Answer, ByteRange
+from .base import Answer
+from .content_encodings import content_encodings, decoded, encoded, without_length
 from .curl_transfers import Failed, Get, Response
 from .object_errors import Failure, Kind, failure_of_answer
 
@@ -49,17 +49,6 @@ _ANY: Final = ("Accept: */*",)
 _STATUSES: Final = frozenset(HTTPStatus)
 #: Answers that some servers give to all plain requests, or to signed URLs.
 _REFUSALS: Final = frozenset((400, 401, 403))
-#: Content encodings that change the bytes, of https://www.iana.org/assignments/http-parameters. Other words are in that
-#: field, too, such as "utf-8" and "aws-chunked"; they mean nothing, as in browsers.
-_ENCODINGS: Final = frozenset(
-    ("aes128gcm", "br", "compress", "dcb", "dcz", "deflate", "gzip", "x-compress", "x-gzip", "zstd")
-)
-#: Those that zlib decodes.
-_OF_ZLIB: Final = frozenset(("gzip", "x-gzip", "deflate"))
-#: To zlib: gzip's format or its own, whichever it is.
-_ANY_FORMAT: Final = 32 + zlib.MAX_WBITS
-#: Most bytes of a decoded value, where the request has no limit.
-_MOST_DECODED: Final = 1 << 30
 
 
 class Behind(Protocol):
@@ -430,7 +419,7 @@ def _answer_in(response: Response, request: Request, store: Behind) -> Answer | 
     if encodings:
         if size != nbytes:
             raise ShortAnswerError(f"the server sent {nbytes} bytes instead of {size}")
-        body = _decoded(response.body, encodings, request, store)
+        body = decoded(response.body, encodings, request, store)
         size = len(body)
     return store._checked(request, _meta(headers, size), _Received(begin, body))
 
@@ -444,76 +433,6 @@ def _failure_in(response: Response, url: str, plain: PlainUrls) -> Failure | Non
         return None
     phrase = HTTPStatus(status).phrase if status in _STATUSES else ""
     return failure_of_answer(status, phrase, response.body, url)
-
-
-def _decoded(body: memoryview, encodings: Sequence[str], request: Request, store: Behind) -> bytes:
-    """Return the bytes of a value without its content encoding; raise :class:`StoreError` if that cannot be done."""
-    if len(encodings) > 1 or encodings[0] not in _OF_ZLIB:
-        raise encoded(store, request, encodings)
-    most = _MOST_DECODED if request.most_nbytes is None else request.most_nbytes
-    left: bytes | memoryview = body
-    parts: list[bytes] = []
-    room, ended = most + 1, False
-    try:
-        # gzip's format may have several parts.
-        while left and room:
-            decoder = zlib.decompressobj(_ANY_FORMAT)
-            parts.append(decoder.decompress(left, room))
-            room -= len(parts[-1])
-            left, ended = decoder.unused_data, decoder.eof
-            if not ended:
-                break
-    except zlib.error:
-        ended = False
-    if not room:
-        raise ValueSizeError(
-            f"{store!r}: {request.key!r} has more than {most} bytes; at most {most} are read", key=request.key
-        )
-    if not ended:
-        raise encoded(store, request, encodings, ", but its bytes are not in that format")
-    return parts[0] if len(parts) == 1 else b"".join(parts)
-
-
-def content_encodings(field: str) -> list[str]:
-    """Return the encodings that a field of a header names, without words that mean nothing."""
-    return [word for word in (part.strip().lower() for part in field.split(",")) if word in _ENCODINGS]
-
-
-def encoded(store: Behind, request: Request, encodings: Sequence[str], but: str = "") -> StoreError:
-    """Return the error for a value with a content encoding.
-
-    Parameters
-    ----------
-    store, request
-        Store and request.
-    encodings
-        The encodings.
-    but
-        What is wrong with it, after what the server says; empty if it is only not supported.
-    """
-    names = ", ".join(encodings)
-    if request.byte_range == ByteRange():
-        way = way_out(store)
-    else:
-        way = "parts of such values cannot be read: have the server send the bytes as they are stored"
-    return StoreError(
-        f"{store!r}: cannot read {request.key!r}: the server sends it with the content encoding {names!r}{but}; {way}",
-        key=request.key,
-    )
-
-
-def without_length(store: Behind, request: Request, what: str) -> StoreError:
-    """Return the error for an answer whose end, or place in the value, the server does not tell."""
-    return StoreError(
-        f"{store!r}: cannot read {request.key!r}: the answer of the server does not say {what}; {way_out(store)}",
-        key=request.key,
-    )
-
-
-def way_out(store: Behind) -> str:
-    """Return how to read what is read neither by obstore nor by libcurl."""
-    install = "" if curl_threads.available() else ", or install libcurl for Python, by the extra gzarr[curl]"
-    return f"open it by fsspec, as 'fsspec+{store.url}'{install}"
 
 
 def _get(url: str, request: Request) -> Get:

@@ -13,11 +13,12 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from ..errors import ArgumentError, ReadOnlyError, StoreError, ValueReplacedError, ValueSizeError
-from . import attempts, curl_threads, io_threads, obstore_module, plain_gets, traffic
+from . import attempts, curl_threads, io_threads, obstore_module, traffic
 from .attempts import FailedRequest, ShortAnswerError
 from .base import Answer, ByteRange, Request, RequestLimits
 from .buffers import as_view
 from .byte_ranges import check_range, describe_range
+from .content_encodings import without_length
 from .keys import is_key, split_key, split_prefix
 from .locations import location_of
 from .object_errors import Kind, failure_of
@@ -292,7 +293,7 @@ class RemoteStore(RequestedValues, WholeValues):
             if found.value is None:
                 return found
             if found.size is None:
-                raise plain_gets.without_length(self, request, "how many bytes the value has")
+                raise without_length(self, request, "how many bytes the value has")
             begin = found.size + wanted.offset
             if begin < 0:
                 raise self._too_short(request.key, found.size, wanted)
@@ -316,7 +317,7 @@ class RemoteStore(RequestedValues, WholeValues):
                 f"{self!r}: {key!r} has too few bytes for the range {describe_range(wanted)}", key=key
             ) from None
         if LACKS_LENGTH in failed.failure.reason:
-            raise plain_gets.without_length(self, request, "how long it is") from None
+            raise without_length(self, request, "how long it is") from None
         absent = self._is_absent("read", key, failed)
         if request.version is not None and (absent or kind is Kind.CONDITION):
             raise ValueReplacedError(f"{self!r}: {key!r} was replaced or erased meanwhile", key=key) from None

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import gzarr
-from gzarr.stores import connections, curl_threads
+from gzarr.stores import connections
 from gzarr.stores.http_store import HttpStore
 
 if TYPE_CHECKING:
@@ -27,18 +27,6 @@ if TYPE_CHECKING:
     from gzarr.stores.base import Answer
 
 DATA = np.random.default_rng(0).integers(0, 255, (300, 64)).astype("u2")
-
-
-@pytest.fixture(params=["libcurl", "obstore"])
-def by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """What sends requests, and knows nothing of a server that has had the same port."""
-    monkeypatch.setattr(connections, "_servers", {})
-    way: str = request.param
-    if way == "obstore":
-        monkeypatch.setattr(curl_threads, "available", lambda: False)
-    else:
-        assert curl_threads.available()
-    return way
 
 
 class Counting(http.server.SimpleHTTPRequestHandler):

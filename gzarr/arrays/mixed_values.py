@@ -1,0 +1,96 @@
+"""Python values of several types in one list, of which NumPy makes one type that does not hold them all."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..documents.json import quote
+from ..dtypes.properties import kind_of
+from ..errors import ArgumentError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import numpy.typing as npt
+
+
+def may_be_rounded(array: npt.NDArray[Any], dtype: np.dtype[Any]) -> bool:
+    """Return whether NumPy may have rounded integers that a dtype holds, for the sake of other numbers."""
+    return kind_of(dtype) in "iu" and array.dtype.kind in "fc" and bool((np.abs(array) >= 2**53).any())
+
+
+def whole_numbers(
+    items: npt.NDArray[Any], array: npt.NDArray[Any], dtype: np.dtype[Any], node: str
+) -> npt.NDArray[Any]:
+    """Return numbers for an integer dtype: integers without rounding them; ``array`` if it has some that are none.
+
+    Parameters
+    ----------
+    items
+        The numbers, as objects.
+    array
+        The same in the floating-point dtype that NumPy infers.
+    dtype, node
+        As for :func:`gzarr.arrays.elements.as_elements`.
+    """
+    numbers: list[int] = []
+    for item in items.flat:
+        number = item.real if isinstance(item, complex | np.complexfloating) and not item.imag else item
+        is_float = isinstance(number, float | np.floating)
+        if not (number.is_integer() if is_float else isinstance(number, int | np.integer | np.bool_)):
+            # Refused for this one.
+            return array
+        numbers.append(int(number))
+    low, high = min(numbers), max(numbers)
+    signed = kind_of(dtype) == "i"
+    if low < (-(2**63) if signed else 0) or high >= 2 ** (63 if signed else 64):
+        wrong = low if low < (-(2**63) if signed else 0) else high
+        raise ArgumentError(f"{node}: {quote(wrong)} is out of the range of {dtype}")
+    return np.array(numbers, np.int64 if signed else np.uint64).reshape(items.shape)
+
+
+def times_of(
+    value: Any, dtype: np.dtype[Any], convert: Callable[[npt.NDArray[Any]], npt.NDArray[Any]]
+) -> npt.NDArray[Any] | None:
+    """Return dates, times or durations, in the unit that they have if it is one, else as the dtype; None for others.
+
+    NumPy infers the finest unit of all and, as with a given one, wraps values that are out of its range.
+
+    Parameters
+    ----------
+    value
+        The value.
+    dtype
+        Dtype of the array.
+    convert
+        Function that converts an array to it, or raises ArgumentError.
+    """
+    value = _as_times(value)
+    try:
+        # Plain integers have no unit.
+        array = np.asarray(value, dtype.kind)
+    except (ValueError, TypeError):
+        return None
+    parts = [np.asarray(part, dtype.kind) for part in _parts_of_lists(value)]
+    if len({np.datetime_data(part.dtype) for part in parts if np.datetime_data(part.dtype)[0] != "generic"}) < 2:
+        return array
+    converted = [convert(part).ravel() for part in parts]
+    return np.concatenate(converted).reshape(array.shape)
+
+
+def _as_times(value: Any) -> Any:
+    """Return lists with NumPy's scalars in place of pandas', of which NumPy would take whole microseconds."""
+    if isinstance(value, list | tuple):
+        return [_as_times(item) for item in value]
+    return getattr(value, "asm8", value)
+
+
+def _parts_of_lists(value: Any) -> Iterator[Any]:
+    """Yield what is in nested lists, in order."""
+    if not isinstance(value, list | tuple):
+        yield value
+        return
+    for item in value:
+        yield from _parts_of_lists(item)
