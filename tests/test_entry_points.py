@@ -302,3 +302,22 @@ def test_a_broken_store(install: Callable[..., Path]) -> None:
         gzarr.open("first://here")
     with pytest.raises(gzarr.StoreError, match="some-stores 1 cannot open 'second://here'"):
         gzarr.open("second://here")
+
+
+@pytest.mark.parametrize("dtype", ["f4", "<i8", "float32", "U3", "M8[s]", "bfloat16", "u2"])
+def test_known_types_need_no_look_through_all_packages(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That look takes milliseconds, as long as hundreds of small reads."""
+
+    def looked(**options: str) -> Any:
+        raise AssertionError(f"looked for {options}")
+
+    monkeypatch.setattr(plugins, "entry_points", looked)
+    for zarr_format in (2, 3):
+        if (zarr_format, dtype) not in ((3, "U3"), (2, "bfloat16")):
+            new = gzarr.create_array({}, shape=(4, 6), dtype=dtype, zarr_format=zarr_format, device="cpu")
+            assert gzarr.open_array(new.store, device="cpu").dtype == new.dtype
+    if dtype not in ("U3", "M8[s]"):
+        array = open_v3([LITTLE], DATA.tobytes())
+        assert array.read(dtype=dtype).astype("u2").tolist() == DATA.tolist()
+        moved = gzarr.read_affine(array, np.eye(2), dtype=dtype, interpolation="nearest")
+        assert moved.dtype == array.read(dtype=dtype).dtype

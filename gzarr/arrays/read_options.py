@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..documents.json import quote
-from ..dtypes.v3 import parse_v3
+from ..dtypes.v3 import is_only_numpys, parse_v3
 from ..engines.cuda.router import Decode
 from ..errors import ArgumentError, MetadataError, UnsupportedError
 
@@ -78,7 +78,7 @@ def as_dtype(dtype: Any) -> np.dtype[Any]:
     dtype
         Anything that NumPy takes, or a name of Zarr's: ``"bfloat16"``.
     """
-    if isinstance(dtype, str):
+    if isinstance(dtype, str) and not is_only_numpys(dtype):
         # Other names may be NumPy's.
         with contextlib.suppress(MetadataError, UnsupportedError):
             return parse_v3(dtype)[0]

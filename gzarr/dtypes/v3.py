@@ -15,7 +15,7 @@ from .. import plugins
 from ..documents.configuration import Configuration
 from ..documents.extension import extension
 from ..documents.json import quote
-from ..errors import UnsupportedError
+from ..errors import MetadataError, UnsupportedError
 from .families import FAMILIES, family_of
 from .family import MAX_ITEM_BYTES
 from .properties import native
@@ -69,6 +69,22 @@ def _parse_named(
     if plugin is not None:
         return _from_plugin(plugin, name, configuration, json_path)
     raise UnsupportedError(f"the data type {quote(name)} is not known to this version of gzarr", json_path=json_path)
+
+
+def is_only_numpys(name: str) -> bool:
+    """Return whether NumPy has a data type of a name, and Zarr, as far as gzarr knows, none: ``"f4"``, ``"<u2"``.
+
+    Callers who ask this first need no look through the plugins, which takes milliseconds where many packages are
+    installed.
+    """
+    try:
+        np.dtype(name)
+    except (TypeError, ValueError):
+        return False
+    try:
+        return all(family.parse_v3(name, {}, "$", None) is None for family in FAMILIES)
+    except (MetadataError, UnsupportedError):
+        return False
 
 
 def _from_plugin(plugin: plugins.Plugin, name: str, configuration: dict[str, Any], json_path: str) -> np.dtype[Any]:

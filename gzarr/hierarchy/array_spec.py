@@ -17,7 +17,7 @@ from ..dtypes import fill_value as fill_values
 from ..dtypes.properties import kind_of, native, packed
 from ..dtypes.times import not_a_time
 from ..dtypes.v2 import parse_v2
-from ..dtypes.v3 import parse_v3
+from ..dtypes.v3 import is_only_numpys, parse_v3
 from ..dtypes.variable_length import is_variable_bytes, registered_name
 from ..errors import ArgumentError, MetadataError, UnsupportedError
 from ..metadata.chunk_grid import ChunkGrid
@@ -226,7 +226,7 @@ def data_type(dtype: Any, zarr_format: ZarrFormat) -> tuple[np.dtype[Any], str |
     if dtype is bytes:
         return np.dtype(object), "vlen-bytes", None
     refused: object = None
-    if isinstance(dtype, str | dict):
+    if isinstance(dtype, dict) or (isinstance(dtype, str) and not is_only_numpys(dtype)):
         try:
             element, name = parse_v3(dtype)
         except UnsupportedError as error:
