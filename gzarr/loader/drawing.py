@@ -17,7 +17,15 @@ if TYPE_CHECKING:
 _ROUNDS: Final = 64
 
 
-def drawn(total: int, count: int, weights: npt.NDArray[np.float64] | None, key: int, *, replace: bool) -> IntArray:
+def drawn(
+    total: int,
+    count: int,
+    weights: npt.NDArray[np.float64] | None,
+    key: int,
+    *,
+    replace: bool,
+    classes: IntArray | None = None,
+) -> IntArray:
     """Draw samples, each about as often as it should be.
 
     This is systematic sampling in a random order (Madow, "On the theory of systematic sampling", 1949): each sample is
@@ -33,6 +41,9 @@ def drawn(total: int, count: int, weights: npt.NDArray[np.float64] | None, key: 
         Determines the result.
     replace
         Whether a sample may be drawn several times. If not, at least ``count`` weights are above 0.
+    classes
+        int64 ``(total,)``, class of each sample: as a whole, each class is drawn as often as expected, too, rounded up
+        or down. None for no classes.
 
     Returns
     -------
@@ -41,7 +52,8 @@ def drawn(total: int, count: int, weights: npt.NDArray[np.float64] | None, key: 
     if not count:
         return np.empty(0, np.int64)
     numbers = np.arange(total)
-    order = np.argsort(hashed(key, numbers), kind="stable")
+    randomly = hashed(key, numbers)
+    order = np.argsort(randomly, kind="stable") if classes is None else np.lexsort((randomly, classes))
     offset = (key >> 11) / 2**53
     if weights is None:
         # Whole rounds of all, and some of one more.

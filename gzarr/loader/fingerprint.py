@@ -91,6 +91,8 @@ class Fingerprint:
             samples = volume.samples
             parts += [None if c is None else _hash(c.tobytes(), 64) for c in (samples.chosen, samples.weights)]
             parts.append(samples.share)
+            if samples.classes is not None:
+                parts.append(_hash(samples.classes.tobytes(), 64))
         lengths = [volume.samples.lengths for volume in volumes.each]
         shuffling: list[Any] = [ORDER_VERSION, order.shuffle, order.block_bytes, order.streams, lengths]
         if volumes.have_rows:

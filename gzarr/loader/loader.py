@@ -31,6 +31,7 @@ from .samplers import Sampler, sampler_of
 from .samples import Geometry
 from .stats import Stats
 from .tensors import flipped, stacked
+from .trainer_epochs import BegunEpoch, EpochSetter
 from .volumes import Volume, Volumes
 from .work import Giving, most_held
 
@@ -239,6 +240,9 @@ class Loader:
         self._epoch, self._cursor = 0, 0
         # Whether the current epoch was begun by an iterator, and whether a state was loaded since the last one.
         self._used = self._loaded = False
+        self._begun: BegunEpoch | None = None
+        # Of the loader's epoch from a trainer's.
+        self._difference = 0
         self._warned = False
         self._stats = Stats()
         # How epochs are read, once it was chosen.
@@ -267,6 +271,7 @@ class Loader:
         other._rank = self._rank + self._world_size * part
         other._world_size = self._world_size * parts
         other._stats = Stats()
+        other._begun = None
         other._reads = None
         other._refuse_no_batches(parts)
         return other
@@ -318,10 +323,16 @@ class Loader:
 
     def __iter__(self) -> Pipeline:
         """Give out the batches of an epoch: of the one in which :meth:`load_state_dict` went on, else of the next."""
-        return self._begun()
+        return self._begin()
 
-    def _begun(self) -> Pipeline:
-        """Begin an epoch, or go on with it; called where users begin it."""
+    def _begin(self, instead_of: Pipeline | None = None) -> Pipeline:
+        """Begin an epoch, or go on with it; called where users begin it.
+
+        Parameters
+        ----------
+        instead_of
+            Iterator of which no batch was taken, which is to give out this epoch; None for a new one.
+        """
         together = self._documents.are_remote
         if not together:
             self._say_what_changed()
@@ -331,19 +342,20 @@ class Loader:
         number, loaded = self._epoch, self._loaded
         self._used, self._loaded = True, False
         epoch, begin = self._read_of(number), self._cursor
-        taken = False
+        begun = self._begun = BegunEpoch(number, loaded, epoch.steps(begin))
 
         def given(steps: int | None) -> None:
-            nonlocal taken
-            taken = True
+            begun.is_taken = True
             # Of several iterators, the last one's state is the loader's.
             if self._epoch == number and steps is None:
                 self._epoch, self._cursor, self._used = number + 1, 0, False
             elif self._epoch == number:
-                self._cursor = epoch.cursor(begin, steps or 0)
+                self._cursor, self._used = epoch.cursor(begin, steps or 0), True
 
         def dropped() -> None:
-            if not taken and self._epoch == number and self._used:
+            if self._begun is begun:
+                self._begun = None
+            if not begun.is_taken and self._epoch == number and self._used:
                 self._used, self._loaded = False, loaded
 
         self._warn_of_little_mixing(epoch)
@@ -357,6 +369,10 @@ class Loader:
                 pipeline.close()
                 self._epoch, self._cursor, self._used, self._loaded = before
                 raise
+        if instead_of is not None:
+            instead_of.become(pipeline)
+            pipeline = instead_of
+        begun.pipeline = weakref.ref(pipeline)
         weakref.finalize(pipeline, dropped).atexit = False
         self._stats = pipeline.stats
         return pipeline
@@ -368,7 +384,7 @@ class Loader:
         with its share of the time (see :meth:`stats`). If stderr is no terminal, the line is written once, at the end.
         In a notebook, it is below the cell.
         """
-        batches = self._begun()
+        batches = self._begin()
         total = len(self)
         return Progress(batches, f"epoch {self._epoch}", total - batches.steps, total)
 
@@ -463,7 +479,7 @@ class Loader:
         """Make the next iteration an epoch, from its beginning; without this, epochs follow each other.
 
         A state that was loaded since the last iteration comes first: a trainer that counts from 0 after it has gone on
-        does not begin anew.
+        does not begin anew. A state of an epoch's last batch has nothing that could come first.
 
         Parameters
         ----------
@@ -476,7 +492,7 @@ class Loader:
             If it is no such number.
         """
         epoch = integer("epoch", epoch)
-        if not self._loaded:
+        if not self._loaded or (epoch != self._epoch and not self._has_more()):
             self._begin_at(epoch)
 
     def _begin_at(self, epoch: int) -> None:
@@ -492,6 +508,41 @@ class Loader:
     def goes_on(self) -> bool:
         """Whether the next iteration goes on from a state that was loaded."""
         return self._loaded
+
+    @property
+    def batch_sampler(self) -> EpochSetter:
+        """Where trainers such as Lightning look for the sampler whose epoch they set."""
+        return EpochSetter(self._set_trainers_epoch)
+
+    def _set_trainers_epoch(self, epoch: int) -> None:
+        epoch, begun = integer("epoch", epoch), self._begun
+        if self._loaded:
+            first, left = self._epoch, self._has_more()
+        elif begun is not None and not begun.is_taken and not begun.is_known and (begun.loaded or not epoch):
+            # Trainers make the iterator of their first epoch before they say which one it is.
+            begun.is_known = True
+            first, left = begun.epoch, begun.steps > 0
+        else:
+            self._begin_anew(max(epoch + self._difference, 0))
+            return
+        # After a state of an epoch's last batch, the trainer goes on with the next one.
+        first += not left
+        self._difference = first - epoch
+        if not left:
+            self._begin_anew(first)
+
+    def _begin_anew(self, epoch: int) -> None:
+        """Make an epoch what the next iteration gives out, and the last one if no batch was taken."""
+        begun = self._begun
+        pipeline = None if begun is None or begun.is_taken or begun.pipeline is None else begun.pipeline()
+        self._begin_at(epoch)
+        if begun is not None and pipeline is not None and not pipeline.ended and begun.epoch != epoch:
+            self._begin(pipeline)
+            self._begin_at(epoch)
+
+    def _has_more(self) -> bool:
+        """Return whether there are batches after the current state."""
+        return self._of_epoch(self._epoch).steps(self._cursor) > 0
 
     def _read_of(self, epoch: int) -> Epoch:
         """Return an epoch that is to be read."""

@@ -148,6 +148,13 @@ class Pipeline:
         finally:
             ending.finish(self._close)
 
+    def become(self, other: Pipeline) -> None:
+        """Give out the batches of another iterator, which is used no more; no batch of this one was taken."""
+        self.close()
+        other._close.detach()
+        self.__dict__.update(other.__dict__)
+        self._close = weakref.finalize(self, self._work.stop)
+
     def _take_back(self) -> None:
         """Take the last batch's memory back: the consumer has enqueued what it does with it."""
         try:

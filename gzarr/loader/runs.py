@@ -13,7 +13,7 @@ from .arguments import as_array, by_name, integer, integers
 from .cells import Footprint, group_lengths
 from .samplers import WINDOWS_AMPLIFICATION, Sampler, chosen_of, common_length, part_along, refuse_balance, replaced
 from .samples import Samples
-from .weighing import balanced, check_number, checked_weights
+from .weighing import balanced, check_number, checked_weights, classes_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -156,6 +156,7 @@ class Windows(Sampler):
         return Samples(
             tuple(parts), (cells,), (stride,), lengths, (size,), None if chosen is None else chosen[:, np.newaxis],
             weights, number=self.samples, replace=self.replace, every=every, begin=(-low,),
+            classes=classes_of(self.weights, rows),
         )  # fmt: skip
 
     def _chosen(self, size: int, offsets: Mapping[str, tuple[int, ...]]) -> tuple[IntArray | None, int, int]:

@@ -22,7 +22,7 @@ from .cells import Footprint, group_lengths
 from .masks import cells_of_mask
 from .posed_patches import PosedPatches
 from .samples import Geometry, Pad, Part, Samples
-from .weighing import balanced, check_number, checked_weights
+from .weighing import balanced, check_number, checked_weights, classes_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -176,8 +176,9 @@ class Rows(Sampler):
         check_number(self.samples, count, weights, replace=self.replace)
         lengths = group_lengths(footprints, (size,), ROWS_AMPLIFICATION, most_bytes)
         return Samples(
-            tuple(parts), (size,), (1,), lengths, (size,), chosen, weights, number=self.samples, replace=self.replace
-        )
+            tuple(parts), (size,), (1,), lengths, (size,), chosen, weights, number=self.samples, replace=self.replace,
+            classes=classes_of(self.weights, rows),
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, repr=False)

@@ -170,6 +170,8 @@ class Samples:
     begin
         Distance along each axis from a sample's origin to the element that it is said to begin at: to its own step, if
         others before it are read. None if that is the origin.
+    classes
+        int64 ``(n,)``, class of each sample, or cell: by their weights, all classes come equally often. None if not so.
     """
 
     parts: tuple[Part, ...]
@@ -186,6 +188,7 @@ class Samples:
     every: int = 1
     posed: bool = False
     begin: tuple[int, ...] | None = None
+    classes: IntArray | None = None
 
     @property
     def total(self) -> int:
@@ -324,7 +327,8 @@ class Samples:
         if not self.is_weighed:
             return np.arange(self.total)
         if self.every == 1:
-            return drawn(self.total, self.count, self.weights, mix(seed, epoch, _RESAMPLING), replace=self.replace)
+            key = mix(seed, epoch, _RESAMPLING)
+            return drawn(self.total, self.count, self.weights, key, replace=self.replace, classes=self.classes)
         # All first samples come before one comes again.
         pool = self._pool
         firsts = self.total - self.every * (pool - 1)

@@ -50,6 +50,31 @@ class Weighed(Protocol):
 W = TypeVar("W", bound=Weighed)
 
 
+@dataclasses.dataclass(frozen=True)
+class ClassWeights:
+    """Weights by which all classes come equally often.
+
+    Attributes
+    ----------
+    weights
+        float64 ``(rows,)``: 0 for rows that are no samples.
+    classes
+        int64 ``(rows,)``: numbers of the classes.
+    """
+
+    weights: npt.NDArray[np.float64]
+    classes: IntArray
+
+    def of_samples(self, rows: IntArray | None) -> IntArray:
+        """Return the class of each sample, whose rows are given; None for all rows."""
+        return self.classes if rows is None else self.classes[rows]
+
+
+def classes_of(weights: Any, rows: IntArray | None) -> IntArray | None:
+    """Return the class of each sample if weights are those of classes, int64 ``(n,)``, else None."""
+    return weights.of_samples(rows) if isinstance(weights, ClassWeights) else None
+
+
 def checked_weights(
     weights: Any, count: int, size: int | None = None, rows: IntArray | None = None
 ) -> npt.NDArray[np.float64] | None:
@@ -72,6 +97,8 @@ def checked_weights(
     """
     if weights is None:
         return None
+    if isinstance(weights, ClassWeights):
+        weights = weights.weights
     try:
         found = np.asarray(weights, np.float64).ravel()
     except (TypeError, ValueError) as error:
@@ -140,7 +167,9 @@ def balanced(sampler: W, volumes: Sequence[Mapping[str, ExportedArray]]) -> list
     )
     if not len(counts):
         return [sampler] * len(volumes)
-    weights = np.split(1.0 / counts[which.reshape(-1)], np.cumsum([len(own) for own in rows])[:-1])
+    which = which.reshape(-1)
+    borders = np.cumsum([len(own) for own in rows])[:-1]
+    weights, numbers = np.split(1.0 / counts[which], borders), np.split(which, borders)
     number = len(which)
     if sampler.samples is not None:
         number = sampler.samples * len(volumes)
@@ -149,9 +178,10 @@ def balanced(sampler: W, volumes: Sequence[Mapping[str, ExportedArray]]) -> list
         number = len(counts) * int(counts.min())
     ends = np.rint(number * np.cumsum([0, *(own.sum() for own in weights)]) / len(counts)).astype(np.int64)
     result = []
-    for own, some, size, count in zip(rows, weights, map(len, classes), np.diff(ends).tolist(), strict=True):
-        everywhere = np.zeros(size)
-        everywhere[own] = some
+    of_each = zip(rows, weights, numbers, map(len, classes), np.diff(ends).tolist(), strict=True)
+    for own, some, its_classes, size, count in of_each:
+        everywhere = ClassWeights(np.zeros(size), np.zeros(size, np.int64))
+        everywhere.weights[own], everywhere.classes[own] = some, its_classes
         replaced: Any = dataclasses.replace(
             sampler,  # type: ignore[type-var]
             balance=None,

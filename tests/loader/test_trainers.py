@@ -39,29 +39,39 @@ pytestmark = pytest.mark.filterwarnings("ignore:shuffling is coarse")
 class Model(lightning.LightningModule):
     """A model that remembers which samples it was trained with, and may stop after some steps."""
 
-    def __init__(self, stop: int | None = None, checkpoint: Path | None = None) -> None:
+    def __init__(self, stop: int | None = None, checkpoint: Path | None = None, at_end: bool = False) -> None:
         super().__init__()
         self.layer = torch.nn.Linear(6, 1)
         self.seen: list[tuple[int, int, list[int]]] = []
-        self._stop, self._checkpoint = stop, checkpoint
+        self._stop, self._checkpoint, self._at_end = stop, checkpoint, at_end
 
     def training_step(self, batch: Any, index: int) -> Any:
         self.seen.append((self.current_epoch, index, batch["y"].tolist()))
         return self.layer(batch["x"].flatten(1) / DATA.max()).mean()
 
+    def validation_step(self, batch: Any, index: int) -> None:
+        pass
+
     def on_train_batch_end(self, *_: Any) -> None:
-        if self.global_step == self._stop:
-            assert self._checkpoint is not None
-            self.trainer.save_checkpoint(self._checkpoint)
+        if self.global_step == self._stop and not self._at_end:
+            self._save()
+
+    def on_train_epoch_end(self) -> None:
+        if self.global_step == self._stop and self._at_end:
+            self._save()
+
+    def _save(self) -> None:
+        assert self._checkpoint is not None
+        self.trainer.save_checkpoint(self._checkpoint)
 
     def configure_optimizers(self) -> Any:
         return torch.optim.SGD(self.parameters(), 1e-3)
 
 
-def trainer(folder: Path) -> Any:
+def trainer(folder: Path, **options: Any) -> Any:
     return lightning.Trainer(
         accelerator="cpu",
-        max_epochs=3,
+        **({"max_epochs": 3} | options),
         default_root_dir=folder,
         logger=False,
         enable_checkpointing=False,
@@ -88,6 +98,65 @@ def test_lightning_goes_on_exactly(root: Path, tmp_path: Path, kind: str) -> Non
     resumed = Model()
     trainer(tmp_path).fit(resumed, batches(), ckpt_path=checkpoint, weights_only=False)
     assert resumed.seen == whole.seen[37:]
+
+
+def orders(root: Path, epochs: int) -> list[list[list[int]]]:
+    """Return the rows of the batches of the first epochs."""
+    plain = rows(root)
+    return [[batch["y"].tolist() for batch in plain] for _ in range(epochs)]
+
+
+@pytest.mark.parametrize("reload", [0, 1])
+@pytest.mark.parametrize("validate", [False, True])
+@pytest.mark.parametrize("at", ["first batch", "last batch", "end of the epoch"])
+def test_lightning_goes_on_with_the_next_epoch(
+    root: Path, tmp_path: Path, at: str, validate: bool, reload: int
+) -> None:
+    """A checkpoint of the end of an epoch, the usual one, has a state of the loader that Lightning does not load."""
+    wanted = [some for epoch in orders(root, 4) for some in epoch]
+    several: dict[str, Any] = {"max_epochs": 4, "reload_dataloaders_every_n_epochs": reload}
+
+    def fitted(model: Model, **options: Any) -> list[list[int]]:
+        valid = rows(root, like="torch") if validate else None
+        trainer(tmp_path, **several).fit(model, rows(root, like="torch"), valid, **options)
+        return [some for _, _, some in model.seen]
+
+    for epochs in (1, 2):
+        checkpoint = tmp_path / f"{epochs}.ckpt"
+        done = {"first batch": 32 * epochs + 1, "last batch": 32 * epochs, "end of the epoch": 32 * epochs}[at]
+        whole = Model(stop=done, checkpoint=checkpoint, at_end=at == "end of the epoch")
+        assert fitted(whole) == wanted
+        assert fitted(Model(), ckpt_path=checkpoint, weights_only=False) == wanted[done:]
+
+
+def test_another_training_goes_on_with_the_loader_s_epochs(root: Path, tmp_path: Path) -> None:
+    loader = rows(root, like="torch")
+    seen = []
+    for _ in range(2):
+        model = Model()
+        trainer(tmp_path, max_epochs=2).fit(model, loader)
+        seen += [some for _, _, some in model.seen]
+    wanted = orders(root, 5)
+    assert seen == [some for epoch in wanted[:4] for some in epoch]
+    assert [batch["y"].tolist() for batch in loader] == wanted[4]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("done", [32, 37])
+def test_lightning_with_workers_is_told_the_epoch(root: Path, tmp_path: Path, workers: int, done: int) -> None:
+    """As the page says: before ``fit``, which goes on within an epoch if the checkpoint is of the middle of one."""
+
+    def loader(epoch: int) -> Any:
+        batches = IterableLoader(rows(root, like="torch"))
+        batches.set_epoch(epoch)
+        return StatefulDataLoader(batches, batch_size=None, num_workers=workers)
+
+    checkpoint = tmp_path / "model.ckpt"
+    whole = Model(stop=done, checkpoint=checkpoint, at_end=done == 32)
+    trainer(tmp_path).fit(whole, loader(0))
+    resumed = Model()
+    trainer(tmp_path).fit(resumed, loader(1), ckpt_path=checkpoint, weights_only=False)
+    assert resumed.seen == whole.seen[done:]
 
 
 @pytest.mark.parametrize("workers", [None, 0, 2])

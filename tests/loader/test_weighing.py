@@ -139,8 +139,7 @@ def test_classes_without_replacement(tmp_path: Path) -> None:
     for _ in range(20):
         found = numbers(loader)
         assert len(found) == len(set(found)) == 18
-        counts = np.bincount(CLASSES[found], minlength=3)
-        assert counts[2] == 6
+        assert np.bincount(CLASSES[found]).tolist() == [6, 6, 6]
         all_seen.update(found)
     assert len(all_seen) > 120
     some = Loader(arrays, Rows(balance="label", samples=60), batch_size=4)
@@ -150,6 +149,35 @@ def test_classes_without_replacement(tmp_path: Path) -> None:
     by_name = Loader(arrays | {"names": tmp_path / "names"}, Rows(balance="names"), batch_size=4)
     in_memory = Loader(arrays, Rows(balance=strings), batch_size=4)
     assert numbers(by_name) == numbers(in_memory)
+
+
+@pytest.mark.parametrize("shuffle", SHUFFLES)
+@pytest.mark.parametrize("sizes", [(10, 40, 50), (6, 60, 60), (5, 7, 9, 200), (1, 1), (3, 500)])
+def test_each_class_comes_as_often_as_the_others(sizes: tuple[int, ...], shuffle: Any) -> None:
+    """Not only in the mean: in each epoch."""
+    rng = np.random.default_rng(0)
+    label = rng.permutation(np.repeat(np.arange(len(sizes)), sizes))
+    options: dict[str, Any] = {"batch_size": 1, "shuffle": shuffle, "drop_last": False}
+    arrays = {"x": np.arange(len(label)), "label": label}
+    where = rng.permutation(len(label))
+    for sampler, wanted in (
+        (Rows(balance="label", replace=False), [min(sizes)] * len(sizes)),
+        (Rows(balance="label", replace=False, where=where), [min(sizes)] * len(sizes)),
+        (Rows(balance=label, samples=12 * len(sizes)), [12] * len(sizes)),
+        (Windows(0, {"x": (0, 0)}, balance="label", samples=12 * len(sizes)), [12] * len(sizes)),
+    ):
+        loader = Loader(arrays, sampler, **options)
+        orders = set()
+        for _ in range(5):
+            found = numbers(loader)
+            assert np.bincount(label[where[found] if sampler.where is where else found]).tolist() == wanted
+            orders.add(tuple(sorted(found)))
+        assert len(orders) > 1 or sum(wanted) in (len(label), 12 * len(label))
+    whole = Loader(arrays, Rows(balance="label"), **options)
+    for _ in range(5):
+        times = np.bincount(label[numbers(whole)])
+        assert times.sum() == len(label)
+        assert times.max() - times.min() <= 1
 
 
 def test_classes_over_all_volumes(tmp_path: Path) -> None:

@@ -1,0 +1,77 @@
+"""Epochs of trainers that count them by themselves, such as Lightning."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import weakref
+    from collections.abc import Callable
+
+    from .pipeline import Pipeline
+
+
+@dataclass(slots=True)
+class BegunEpoch:
+    """An iteration that has begun.
+
+    Attributes
+    ----------
+    epoch
+        Number of the epoch.
+    loaded
+        Whether it goes on from a state.
+    steps
+        Number of batches that it has left.
+    is_taken
+        Whether a batch was taken.
+    is_known
+        Whether it is known which of the trainer's epochs it is.
+    pipeline
+        The iterator, once it is made.
+    """
+
+    epoch: int
+    loaded: bool
+    steps: int
+    is_taken: bool = False
+    is_known: bool = False
+    pipeline: weakref.ref[Pipeline] | None = None
+
+
+class EpochSetter:
+    """What trainers that know PyTorch's ``DistributedSampler`` call when one of their epochs begins.
+
+    A training that goes on from a checkpoint of the end of an epoch counts on, and loads no state into its loader:
+    without this, the orders of the first epochs would come again.
+
+    Parameters
+    ----------
+    set_epoch
+        Function that makes the loader's next iteration an epoch of the trainer's.
+    """
+
+    def __init__(self, set_epoch: Callable[[int], None]) -> None:
+        self._set_epoch = set_epoch
+
+    @property
+    def sampler(self) -> EpochSetter:
+        """Where ``set_epoch`` is looked for."""
+        return self
+
+    def set_epoch(self, epoch: int) -> None:
+        """Make the next iteration an epoch of the trainer's, also one that has begun and given out nothing.
+
+        Parameters
+        ----------
+        epoch
+            Number of the trainer's epoch, at least 0. It is the loader's, unless the loader had given out epochs
+            before the trainer's first one, or has gone on from a state of another number.
+
+        Raises
+        ------
+        ArgumentError
+            If it is no such number.
+        """
+        self._set_epoch(epoch)
