@@ -9,6 +9,7 @@ from ..dtypes.properties import is_in_cupy
 from ..engines.cuda.devices import available
 from ..errors import ArgumentError
 from ..plan.selection import parse_orthogonal, parse_points
+from ..stores.same_values import have_same_values
 from . import resize
 from .device_choice import resolve_device
 from .index import Indexer
@@ -93,7 +94,8 @@ class Array(WritableArray):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Array):
             return NotImplemented
-        return (self._store, self._path, self.device) == (other._store, other._path, other.device)
+        same = (self._path, self.device) == (other._path, other.device)
+        return same and have_same_values(self._store, other._store)
 
     __hash__: ClassVar[None] = None  # type: ignore[assignment]
 

@@ -221,8 +221,19 @@ class ExportedArray(ReadableArray):
             raise ArgumentError("an array in a store cannot become a NumPy array without copying it")
         return self.read(dtype=dtype)  # type: ignore[no-any-return]
 
-    def __dlpack__(self, **kwargs: Any) -> Any:
-        """Read the whole array and export it; see the Python array API standard."""
+    def __dlpack__(self, *, copy: bool | None = None, **kwargs: Any) -> Any:
+        """Read the whole array and export it; see the Python array API standard.
+
+        Raises
+        ------
+        BufferError
+            If ``copy`` is False: what is read is a copy of what is stored.
+        DeviceError, ChunkError
+            As for :meth:`read`.
+        """
+        if copy is False:
+            raise BufferError("an array in a store cannot be exported without copying it; leave out copy=False")
+        # What was just read is nobody else's, so it is the copy.
         return self.read().__dlpack__(**kwargs)
 
     def __dlpack_device__(self) -> tuple[Any, Any]:

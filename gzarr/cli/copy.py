@@ -61,7 +61,8 @@ def _by_name(text: str) -> dict[str, int]:
 
 
 def _zarr_format(text: str) -> int | str:
-    return int(text) if text.isdecimal() else text
+    # "choices" refuses all others.
+    return int(text) if text in ("1", "2", "3") else text
 
 
 def shard_shape(text: str) -> Any:

@@ -94,9 +94,12 @@ def _of_module(name: str) -> tuple[Callable[[argparse.ArgumentParser], None], Ca
 
 
 def _level(text: str) -> int:
-    level = int(text)
+    try:
+        level = int(text)
+    except ValueError:
+        level = -1
     if level < 0:
-        raise ValueError
+        raise argparse.ArgumentTypeError(f"{text!r} is not a level; pass 0 for the children only, or a larger integer")
     return level
 
 

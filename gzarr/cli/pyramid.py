@@ -17,12 +17,28 @@ if TYPE_CHECKING:
 
 
 def parse_levels(text: str) -> int | str:
-    """Parse a number of levels, or ``"auto"``, from the command line."""
-    return text if text == "auto" else int(text)
+    """Parse a number of levels, or ``"auto"``, from the command line.
+
+    Raises
+    ------
+    argparse.ArgumentTypeError
+        If it is neither.
+    """
+    try:
+        return text if text == "auto" else int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a number of levels; pass an integer such as 4, or auto"
+        ) from None
 
 
 def _numbers(text: str) -> list[float]:
-    return [float(part) for part in text.split(",")]
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} are not distances; pass a number for each axis, such as 2,0.5,0.5"
+        ) from None
 
 
 def _factors(text: str) -> Any:

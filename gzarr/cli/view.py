@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
+    from ..ome import Image, Plate, Well
+
     Pixels = npt.NDArray[np.uint8]
 
 #: Pixels of the longer side: in a file, and in a terminal that shows pixels.
@@ -39,18 +41,35 @@ def _end(text: str) -> int | None:
 
 
 def _level(text: str) -> int | str:
-    return text if text == "auto" else int(text)
+    try:
+        return text if text == "auto" else int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a level; pass a number such as 0, or auto") from None
 
 
 def _size(text: str) -> int:
-    size = int(text)
+    try:
+        size = int(text)
+    except ValueError:
+        size = 0
     if size < 1:
-        raise ValueError
+        raise argparse.ArgumentTypeError(f"{text!r} is not a size; pass a number of pixels, at least 1")
     return size
 
 
+def _time(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not an index; pass an integer such as 0") from None
+
+
 def _channels(text: str) -> list[int | str]:
-    return [int(part) if part.isdecimal() else part for part in text.split(",")]
+    try:
+        return [int(part) if part.isdecimal() else part for part in text.split(",")]
+    except ValueError:
+        # Python reads thousands of digits as no number.
+        raise argparse.ArgumentTypeError("a number is too long; pass numbers or names of channels") from None
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -73,7 +92,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="Z",
         help="largest element along z (max, the default), mean, middle, a plane, or the largest of planes such as 3:8",
     )
-    parser.add_argument("--time", type=int, metavar="T", help="index along the axis of time")
+    parser.add_argument("--time", type=_time, metavar="T", help="index along the axis of time")
     parser.add_argument(
         "--level", type=_level, default="auto", metavar="N", help="level to read (default: auto, which suits the size)"
     )
@@ -105,6 +124,8 @@ def run(args: argparse.Namespace) -> int:
     """
     from ..display.png import write_png
 
+    # What has no picture needs no file for it.
+    node = _opened(args)
     shows = args.out is None and not args.json
     if shows and args.graphics == "auto" and not sys.stdout.isatty():
         raise ArgumentError("the output is not a terminal: pass --out FILE.png, or --graphics blocks for characters")
@@ -114,7 +135,7 @@ def run(args: argparse.Namespace) -> int:
     if graphics == "blocks":
         # A line shows two pixels; the last line is the prompt's.
         size = max(1, min(size, max(columns, 2 * (lines - 1))))
-    kind, name, pixels = _picture(args, size)
+    kind, name, pixels = _picture(node, args, size)
     if graphics == "blocks":
         pixels = _fitting(pixels, columns, 2 * max(1, lines - 1))
     if args.out is not None:
@@ -128,12 +149,9 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _picture(args: argparse.Namespace, size: int) -> tuple[str, str, Pixels]:
-    """Return what a node is, its name, and its picture in host memory."""
+def _opened(args: argparse.Namespace) -> Image | Plate | Well:
+    """Return the node that a picture is asked of."""
     from ..ome import Collection, Image, Plate, Scene, Well, open
-    from ..ome.metadata.model import Axis
-    from ..ome.mosaics import plate_pixels, well_pixels
-    from ..ome.rendering import Look, PlannedPicture
 
     node = open(args.path, path=args.node, device="cpu", storage_options=options_of(args.storage_option))
     if isinstance(node, Collection):
@@ -143,6 +161,16 @@ def _picture(args: argparse.Namespace, size: int) -> tuple[str, str, Pixels]:
         if isinstance(node, Scene):
             raise NodeTypeError(f"this group is a scene of images ({names}); name one: {args.path}#NAME")
         raise NodeTypeError(f"this group lists labels ({names}); name one: {args.path}#labels/NAME")
+    return node
+
+
+def _picture(node: Image | Plate | Well, args: argparse.Namespace, size: int) -> tuple[str, str, Pixels]:
+    """Return what a node is, its name, and its picture in host memory."""
+    from ..ome import Image, Plate, Well
+    from ..ome.metadata.model import Axis
+    from ..ome.mosaics import plate_pixels, well_pixels
+    from ..ome.rendering import Look, PlannedPicture
+
     others: tuple[tuple[str, Any], ...] = ()
     if args.time is not None:
         # Images of a plate are opened later, and have the names of the specification.

@@ -326,7 +326,10 @@ def _rectilinear(lengths: Any, shape: tuple[int, ...], itemsize: int, what: str)
     """Return a rectilinear grid, from the caller's lengths."""
     if len(lengths) != len(shape):
         raise ArgumentError(f"{what} {quote(lengths)} have {len(lengths)} dimensions, but the array has {len(shape)}")
-    listed = [size if item == -1 else _lengths(item) for item, size in zip(lengths, shape, strict=True)]
+    listed = [
+        size if auto_chunks.as_integer(item) == -1 else _lengths(item)
+        for item, size in zip(lengths, shape, strict=True)
+    ]
     try:
         return parse_chunk_shapes(listed, shape, np.dtype(f"V{itemsize}"), what)
     except MetadataError as error:
@@ -337,7 +340,8 @@ def _lengths(value: Any) -> Any:
     """Return lengths, also nested ones, as Python integers; other values are left for the parser to refuse."""
     if isinstance(value, list | tuple):
         return [_lengths(item) for item in value]
-    return value.__index__() if hasattr(value, "__index__") and not isinstance(value, bool) else value
+    number = auto_chunks.as_integer(value)
+    return value if number is None else number
 
 
 def _encoding(value: Any, format: Format, layout: Layout | None) -> ChunkKeyEncoding:

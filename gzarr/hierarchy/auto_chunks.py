@@ -8,7 +8,8 @@ of them in parallel fast. So chunks have a few hundred KiB, and shards put many 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import operator
+from collections.abc import Mapping, Sequence, Set
 from typing import Any, Final
 
 import numpy as np
@@ -22,6 +23,8 @@ MAX_CHUNK_NBYTES: Final = 1 << 20
 _FILLED_NBYTES: Final = 1 << 19
 #: Decoded bytes at which a shard stops growing. Shards grow by doubling, so the largest have less than twice as many.
 SHARD_NBYTES: Final = 64 << 20
+#: What can be iterated over, but lists no lengths by dimension.
+_NO_LENGTHS: Final = (str, bytes, bytearray, Mapping, Set)
 
 
 def auto_chunks(shape: Sequence[int], itemsize: int) -> tuple[int, ...]:
@@ -89,26 +92,38 @@ def full_shape(given: Any, shape: tuple[int, ...], what: str) -> tuple[int, ...]
     """
     if isinstance(given, np.ndarray):
         given = given.tolist()
-    if hasattr(given, "__index__") and not isinstance(given, bool):
-        given = (given,) * len(shape)
-    if isinstance(given, str) or not hasattr(given, "__iter__"):
+    number = as_integer(given)
+    if number is not None:
+        given = (number,) * len(shape)
+    # An array of several elements of another library has "__index__", too, but is none.
+    elif isinstance(given, _NO_LENGTHS) or hasattr(given, "__index__") or not hasattr(given, "__iter__"):
         raise ArgumentError(f"{what} must be 'auto', an integer, or a tuple of integers, not {quote(given)}")
     lengths = tuple(given)
     if len(lengths) != len(shape):
         raise ArgumentError(f"{what} {quote(lengths)} have {len(lengths)} dimensions, but the array has {len(shape)}")
     result = []
     for length, size in zip(lengths, shape, strict=True):
-        if length is None or (isinstance(length, int) and length == -1):
-            result.append(max(size, 1))
-        elif isinstance(length, bool) or not hasattr(length, "__index__") or length.__index__() < 1:
+        number = -1 if length is None else as_integer(length)
+        if number is None or (number < 1 and number != -1):
             raise ArgumentError(
                 f"{what} {quote(lengths)}: lengths must be positive integers, or -1 for the whole dimension"
             )
-        else:
-            result.append(length.__index__())
+        result.append(max(size, 1) if number == -1 else number)
     return tuple(result)
 
 
 def is_rectilinear(chunks: Any) -> bool:
     """Return whether ``chunks`` lists the lengths of the chunks along a dimension."""
-    return isinstance(chunks, Sequence) and any(isinstance(item, Sequence) for item in chunks)
+    return _is_list(chunks) and any(map(_is_list, chunks))
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, _NO_LENGTHS)
+
+
+def as_integer(value: Any) -> int | None:
+    """Return an integer, also NumPy's, as one of Python; None for anything else."""
+    try:
+        return None if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        return None

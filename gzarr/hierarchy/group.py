@@ -19,6 +19,7 @@ from ..nodes.create import move_node
 from ..nodes.reader import NodeReader, suggest
 from ..stores.base import is_listable
 from ..stores.keys import join_path, normalize_path
+from ..stores.same_values import have_same_values
 from .group_properties import GroupProperties
 from .new_nodes import NewArray, check_required, new_group
 
@@ -87,7 +88,7 @@ class Group(GroupProperties, Mapping[str, "Array | Group"]):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Group):
             return NotImplemented
-        return self._path == other._path and self.store == other.store
+        return self._path == other._path and have_same_values(self.store, other.store)
 
     def __hash__(self) -> int:
         return hash((Group, self._path))

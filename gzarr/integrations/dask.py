@@ -120,24 +120,27 @@ def _nothing_of(array: gzarr.Array | gzarr.ArrayView) -> Any:
 
 def _blocks(array: gzarr.Array | gzarr.ArrayView, chunks: Any) -> Blocks:
     """Return the blocks for an argument ``chunks``."""
-    limit = parse_bytes(dask.config.get("array.chunk-size", "128MiB"))
     if isinstance(chunks, str) and chunks == "auto":
-        return auto_blocks(array, limit)
+        return auto_blocks(array, parse_bytes(dask.config.get("array.chunk-size", "128MiB")))
     stored = stored_blocks(array)
+    given = chunks
     if isinstance(chunks, dict):
-        if not all(isinstance(d, (int, np.integer)) for d in chunks):
+        if not all(hasattr(d, "__index__") for d in chunks):
             raise gzarr.ArgumentError(f"{array.name}: a dict of chunks has numbers of dimensions, not {quote(chunks)}")
         axes = {d % array.ndim if -array.ndim <= d < array.ndim else d: length for d, length in chunks.items()}
         if unknown := [d for d in axes if not 0 <= d < array.ndim]:
             raise gzarr.ArgumentError(f"{array.name} has {array.ndim} dimensions, so chunks cannot name {unknown[0]}")
         chunks = tuple(axes.get(d, stored[d]) for d in range(array.ndim))
     try:
+        # Without a limit: sizes in chunks set it, and dask takes its own for "auto".
         blocks: Blocks = dask.array.core.normalize_chunks(
-            chunks, array.shape, limit=limit, dtype=array.dtype, previous_chunks=stored
+            chunks, array.shape, dtype=array.dtype, previous_chunks=stored
         )
-    except (TypeError, ValueError, NotImplementedError, ZeroDivisionError) as error:
+    # Tensors raise RuntimeError where they are compared.
+    except (TypeError, ValueError, RuntimeError, ArithmeticError) as error:
         raise gzarr.ArgumentError(
-            f"chunks={chunks!r} does not fit {array.name} of shape {array.shape}: {error}"
+            f"chunks={quote(given)} does not fit {array.name} of shape {array.shape}: {str(error).rstrip('.')}; pass a "
+            "length, a size such as '64 MiB', 'auto', or one of these, or a tuple of lengths, for each dimension"
         ) from error
     if splits_chunks(array, blocks):
         warnings.warn(

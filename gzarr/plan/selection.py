@@ -386,10 +386,11 @@ def _normal_item(selection: Any, shape: tuple[int, ...], item: Any) -> Any:
     """Return an entry as a plain integer, slice, ``...``, None, or integer or boolean array (never 0-d)."""
     if item is None or item is Ellipsis or isinstance(item, slice):
         return item
+    # NumPy counts durations among its integers.
+    if isinstance(item, str | bytes | float | complex | np.timedelta64):
+        raise _error(selection, shape, f"an index can't be of type {type(item).__name__}")
     if isinstance(item, int | np.integer) and not isinstance(item, bool):
         return int(item)
-    if isinstance(item, str | bytes | float | complex):
-        raise _error(selection, shape, f"an index can't be of type {type(item).__name__}")
     array: npt.NDArray[Any]
     if isinstance(item, np.ndarray):
         array = item

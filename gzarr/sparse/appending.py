@@ -14,15 +14,12 @@ from ..errors import ArgumentError, ReadOnlyError
 from ..hierarchy.open import open_group
 from ..stores import locks
 from ..stores.keys import join_path
-from .host import scipy_sparse
+from .block import Added, added_to, on_host
 from .layout import NAMES, layout_of
 from .offsets import damaged, element_on_host
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
     from ..hierarchy.group import Group
-    from .layout import Form
 
 
 def reopened(group: Group) -> Group:
@@ -33,26 +30,8 @@ def reopened(group: Group) -> Group:
     )
 
 
-def on_host(block: Any, form: Form, name: str) -> Any:
-    """Return a matrix of SciPy or CuPy as one of SciPy in a format.
-
-    Raises
-    ------
-    ArgumentError
-        If it is neither.
-    """
-    sparse = scipy_sparse()
-    found = block.get() if type(block).__module__.startswith("cupyx.") and hasattr(block, "get") else block
-    if not sparse.issparse(found) or found.ndim != 2:
-        raise ArgumentError(
-            f"matrix {name!r} takes sparse matrices of SciPy or CuPy with two dimensions, not {type(block).__name__}; "
-            "scipy.sparse.csr_array(values) makes one of a dense array"
-        )
-    return found.asformat(form)
-
-
 def append(group: Group, block: Any, *, lock: bool) -> None:
-    """Append a block; see :meth:`gzarr.sparse.Matrix.append`."""
+    """Append a block, or what it adds; see :meth:`gzarr.sparse.Matrix.append`."""
     if group.read_only:
         raise ReadOnlyError(f"{group.name} in {group.store!r} is read-only; open the matrix with mode='r+' to append")
     paths = [join_path(group.path, name) for name in NAMES]
@@ -64,14 +43,8 @@ def append(group: Group, block: Any, *, lock: bool) -> None:
         group = reopened(group)
         layout = layout_of(group)
         along = int(layout.form == "csc")
-        other = 1 - along
-        added = on_host(block, layout.form, group.name)
-        if added.shape[other] != layout.shape[other]:
-            what = ("rows", "columns")[other]
-            raise ArgumentError(
-                f"matrix {group.name!r} has {layout.shape[other]} {what}, but the block has {added.shape[other]}: "
-                "nothing was changed"
-            )
+        # All of it is checked before anything is written.
+        added = block if isinstance(block, Added) else added_to(layout, on_host(block, layout.form, group.name))
         before = layout.shape[along]
         end = int(element_on_host(layout.indptr, before))
         room = min(len(layout.data), len(layout.indices))
@@ -82,22 +55,22 @@ def append(group: Group, block: Any, *, lock: bool) -> None:
                 f"it says that there are {end} values, but 'data' and 'indices' have {room}: nothing was appended",
             )
         most = np.iinfo(layout.indptr.dtype).max
-        if end + added.nnz > most:
+        count = len(added.values)
+        if end + count > most:
             raise ArgumentError(
                 f"matrix {group.name!r}: 'indptr' is {layout.indptr.dtype}, which holds up to {most} values, but with "
-                f"the block there are {end + added.nnz}; create it anew with gzarr.sparse.create. Nothing was changed"
+                f"the block there are {end + count}; create it anew with gzarr.sparse.create. Nothing was changed"
             )
-        offsets: npt.NDArray[np.int64] = added.indptr.astype(np.int64)[1:] + end
         for array, values, length in (
-            (layout.data, added.data, end),
+            (layout.data, added.values, end),
             (layout.indices, added.indices, end),
-            (layout.indptr, offsets, before + 1),
+            (layout.indptr, added.offsets[1:] + end, before + 1),
         ):
             if len(array) > length:
                 array.resize((length,))
             array.append(values)
         shape = list(layout.shape)
-        shape[along] += added.shape[along]
+        shape[along] += len(added.offsets) - 1
 
         def with_shape(present: dict[str, Any]) -> dict[str, Any]:
             # The old name is of no use once there is the new one.

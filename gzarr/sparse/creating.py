@@ -6,14 +6,18 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict
 
 import numpy as np
 
+from ..arrays.device_choice import resolve_device
 from ..codecs.choice import AUTO
 from ..documents.json import quote
 from ..errors import ArgumentError, NodeTypeError
 from ..hierarchy.create import create_group
 from ..hierarchy.group import Group
 from ..hierarchy.open import open_group
-from .appending import append, on_host, reopened
-from .layout import MOST_MINOR
+from ..stores.keys import join_path, normalize_path
+from ..stores.memory import MemoryStore
+from .appending import append, reopened
+from .block import added_to, on_host
+from .layout import MOST_MINOR, NUMBERS, layout_of
 from .matrix import Matrix
 
 if TYPE_CHECKING:
@@ -62,9 +66,9 @@ def open(
     mode
         ``"r+"`` to append; a group has its own mode.
     device
-        Device that it is read to, as for :func:`gzarr.open`; a group has its own.
+        Device that it is read to, as for :func:`gzarr.open`; a group has its own, which this must not contradict.
     storage_options
-        Options for the store of a URL: see :func:`gzarr.open_store`.
+        Options for the store of a URL, not for a group: see :func:`gzarr.open_store`.
 
     Returns
     -------
@@ -78,13 +82,20 @@ def open(
         If there is something else: a dense array, or a group that is no sparse matrix.
     MetadataError
         If its attributes or arrays are wrong.
+    ArgumentError
+        If an argument contradicts a group.
     ArgumentError, DeviceError, StoreError
         As for :func:`gzarr.open_group`.
     """
+    if mode not in ("r", "r+"):
+        raise ArgumentError(f"mode must be 'r' or 'r+', not {mode!r:.100}; gzarr.sparse.create makes new matrices")
     if not isinstance(store, Group):
-        if mode not in ("r", "r+"):
-            raise ArgumentError(f"mode must be 'r' or 'r+', not {mode!r:.100}; gzarr.sparse.create makes new matrices")
         return Matrix(open_group(store, path=path, mode=mode, device=device, storage_options=storage_options))
+    _check_beside_group(store, device, storage_options)
+    if mode == "r+" and store.read_only:
+        raise ArgumentError(
+            f"the group {store.name!r} was opened for reading only, and a group has its own mode: open it with 'r+'"
+        )
     node = store[path] if path else store
     if not isinstance(node, Group):
         raise NodeTypeError(f"{node.name!r} in {node.store!r} is a dense array, not a sparse matrix")
@@ -119,15 +130,16 @@ def create(
     overwrite
         Whether what is there is erased first.
     device
-        Device that it is read to.
+        Device that it is read to; a group has its own, which this must not contradict.
     **layout
         How it is stored:
 
         - ``format``: ``"csr"`` or ``"csc"``; by default that of ``data`` if it is one of these, else ``"csr"``.
-        - ``index_dtype``: data type of ``indices``, ``int32`` by default.
+        - ``index_dtype``: data type of ``indices``, ``int32`` by default: integers that hold the number of each column.
         - ``chunks``: elements of a chunk of ``data`` and of ``indices``, 32,768 by default.
         - ``shards``: elements of a shard, a multiple of ``chunks``; None (default) for no shards.
-        - ``codecs``, ``zarr_format``, ``storage_options``: as for :func:`gzarr.create_array`.
+        - ``codecs``, ``zarr_format``, ``storage_options``: as for :func:`gzarr.create_array`; a group has its own
+          format, which this must not contradict, and its own store.
         - ``attributes``: more attributes of the group.
 
     Returns
@@ -137,7 +149,8 @@ def create(
     Raises
     ------
     ArgumentError
-        If an argument is wrong, or if a node exists and ``overwrite`` is False; nothing was changed.
+        If an argument is wrong or contradicts a group, if the arrays of ``data`` do not fit together, if the types
+        cannot hold an element of it, or if a node exists and ``overwrite`` is False; nothing was changed.
     ReadOnlyError, NodeTypeError, DeviceError, StoreError, ChunkWriteError
         As for :func:`gzarr.create_array`.
 
@@ -158,22 +171,39 @@ def create(
     form = layout.get("format", "csc" if getattr(data, "format", None) == "csc" else "csr")
     if form not in ("csr", "csc"):
         raise ArgumentError(f"format must be 'csr' or 'csc', not {form!r:.100}")
-    block = None if data is None else on_host(data, form, f"/{path}")
+    within, zarr_format = "", layout.get("zarr_format", 3)
+    if isinstance(store, Group):
+        _check_beside_group(store, device, layout.get("storage_options"), layout.get("zarr_format"))
+        within, zarr_format = store.path, store.zarr_format
+    where = join_path(within, normalize_path(path))
+    wanted = None if shape is None and data is not None else _checked_shape(shape)
+    block = None if data is None else on_host(data, form, f"/{where}")
     if block is not None:
-        if shape is not None and tuple(shape) != block.shape:
+        if wanted not in (None, block.shape):
             raise ArgumentError(f"shape is {shape}, but data has {block.shape}")
-        shape = block.shape
-    along = int(form == "csc")
-    begin = list(_checked_shape(shape))
-    if begin[1 - along] > MOST_MINOR:
-        what = "rows" if along else "columns"
-        raise ArgumentError(f"shape is {shape}: in {form.upper()}, there are at most {MOST_MINOR} {what}")
-    if block is not None:
-        begin[along] = 0
+        dtype = block.dtype if dtype is None else dtype
+        # Its rows are appended.
+        wanted = (0, block.shape[1]) if form == "csr" else (block.shape[0], 0)
+    assert wanted is not None
+    _check_minor(form, wanted[form == "csr"], layout.get("index_dtype", np.int32))
+    # Anything that is wrong is found before what is there is erased.
+    draft = create_group(
+        MemoryStore(), path=where, attributes=layout.get("attributes"), zarr_format=zarr_format, device="cpu"
+    )
+    _fill(draft, form, wanted, dtype, layout)
+    added = None if block is None else added_to(layout_of(draft), block)
     group = _new_group(store, path, overwrite=overwrite, device=device, layout=layout)
-    values = dtype if dtype is not None else np.float32 if block is None else block.dtype
+    _fill(group, form, wanted, dtype, layout)
+    if added is not None:
+        append(group, added, lock=False)
+    return Matrix(reopened(group))
+
+
+def _fill(group: Group, form: Form, shape: tuple[int, int], dtype: Any, layout: MatrixArguments) -> None:
+    """Make a group a matrix without values."""
+    values = np.float32 if dtype is None else dtype
     for name, kind in (("data", values), ("indices", layout.get("index_dtype", np.int32))):
-        group.create_array(
+        array = group.create_array(
             name,
             (0,),
             kind,
@@ -181,12 +211,51 @@ def create(
             shards=layout.get("shards"),
             codecs=layout.get("codecs", AUTO),
         )
-    group.create_array("indptr", (begin[along] + 1,), np.int64, chunks=_INDPTR_CHUNK)
+        if name == "data" and array.dtype.char not in NUMBERS:
+            raise ArgumentError(f"dtype must be a type of numbers of NumPy, of up to 128 bits, not {values!r:.100}")
+    group.create_array("indptr", (shape[form == "csc"] + 1,), np.int64, chunks=_INDPTR_CHUNK)
     # Now it is a matrix.
-    group.update_attributes({"encoding-type": f"{form}_matrix", "encoding-version": "0.1.0", "shape": begin})
-    if block is not None:
-        append(group, block, lock=False)
-    return Matrix(reopened(group))
+    group.update_attributes({"encoding-type": f"{form}_matrix", "encoding-version": "0.1.0", "shape": list(shape)})
+
+
+def _check_minor(form: Form, count: int, index_dtype: Any) -> None:
+    """Refuse more columns (in CSC, rows) than there can be, or than a type has numbers for."""
+    what = "columns" if form == "csr" else "rows"
+    if count > MOST_MINOR:
+        raise ArgumentError(f"there are {count} {what}: in {form.upper()}, there are at most {MOST_MINOR} {what}")
+    try:
+        found = None if index_dtype is None else np.dtype(index_dtype)
+    except (TypeError, ValueError):
+        found = None
+    if found is None or found.kind not in "iu":
+        raise ArgumentError(
+            f"index_dtype must be a type of integers of NumPy, such as 'int32', not {index_dtype!r:.100}"
+        )
+    most = int(np.iinfo(found).max)
+    if count - 1 > most:
+        raise ArgumentError(
+            f"index_dtype is {found}, which has the numbers of {most + 1} {what}, but there are {count}; pass a wider "
+            "one, such as 'int32'"
+        )
+
+
+def _check_beside_group(
+    group: Group, device: str, storage_options: Mapping[str, Any] | None, zarr_format: ZarrFormat | None = None
+) -> None:
+    """Refuse arguments that say something else than the group that is given with them."""
+    if storage_options is not None:
+        raise ArgumentError(f"storage_options= is for URLs of remote stores, not for the group {group.name!r}")
+    if zarr_format not in (None, group.zarr_format):
+        raise ArgumentError(
+            f"zarr_format is {zarr_format!r}, but the group {group.name!r} has Zarr format {group.zarr_format!r}, and "
+            "all nodes of a hierarchy have the same; leave it out"
+        )
+    # A group of "auto" has the device that "auto" means.
+    if device != "auto" and resolve_device(device) != (own := resolve_device(group._device)):
+        raise ArgumentError(
+            f"device is {device!r}, but what is in the group {group.name!r} is read to {own!r}; open the group with "
+            f"device={device!r}"
+        )
 
 
 def _checked_shape(shape: Any) -> tuple[int, int]:

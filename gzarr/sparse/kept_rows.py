@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .entries import DenseTarget, Entries
-from .matrix import Matrix
 from .parts import Parts
+from .snapshot import memory_of
 from .wanted import Wanted
 
 if TYPE_CHECKING:
@@ -24,23 +24,17 @@ if TYPE_CHECKING:
 
 def row_nbytes(view: DenseView) -> int:
     """Return the mean bytes of a row that stays sparse, in a batch."""
-    matrix = view.matrix
-    return -(-matrix.nnz * (view.dtype.itemsize + 4) // max(matrix.shape[0], 1)) + 8
+    now = view._snapshot
+    return -(-now.nnz * (view.dtype.itemsize + 4) // max(now.shape[0], 1)) + 8
 
 
 def entry_nbytes(view: DenseView) -> int:
     """Return the bytes of memory that each entry of a view's rows takes."""
-    matrix, wanted = _parts_of(view)
-    memory = matrix._memory_of(matrix._options(None))
-    indices, values = memory.kept_types(wanted, matrix.indices.dtype, matrix.data.dtype)
+    now = view._snapshot
+    memory = memory_of(now.options(None))
+    indices, values = memory.kept_types(view.wanted, now.layout.indices.dtype, now.dtype)
     # A device has indices of 64 bits while they are read only.
     return min(indices.itemsize, 4) + values.itemsize
-
-
-def _parts_of(view: DenseView) -> tuple[Matrix, Wanted]:
-    matrix = view.matrix
-    assert isinstance(matrix, Matrix)
-    return matrix, view.wanted
 
 
 class KeptRows:
@@ -62,10 +56,10 @@ class KeptRows:
     """
 
     def __init__(self, view: DenseView, rows: IntArray, stream: Any) -> None:
-        matrix, self._wanted = _parts_of(view)
-        options = matrix._options(stream)
-        self._memory = matrix._memory_of(options)
-        self._entries = matrix._fetch(rows, self._wanted, options, self._memory)
+        now, self._wanted = view._snapshot, view.wanted
+        options = now.options(stream)
+        self._memory = memory_of(options)
+        self._entries = now.fetch(rows, self._wanted, options, self._memory)
 
     def make_dense(self, which: IntArray, array: Any, places: IntArray) -> None:
         """Make rows dense.
@@ -103,9 +97,9 @@ class SparseRows:
     """
 
     def __init__(self, view: DenseView, count: int, stream: Any) -> None:
-        matrix, self._wanted = _parts_of(view)
-        self._options = matrix._options(stream)
-        self._memory = matrix._memory_of(self._options)
+        self._wanted = view.wanted
+        self._options = view._snapshot.options(stream)
+        self._memory = memory_of(self._options)
         self._count, self._width, self._parts = count, view.shape[1], list[tuple["IntArray", "Entries"]]()
 
     def __len__(self) -> int:

@@ -26,7 +26,7 @@ NAMES: Final = ("data", "indices", "indptr")
 #: Most columns of CSR, or rows of CSC: kernels have their numbers in 32 bits.
 MOST_MINOR: Final = 2**31 - 1
 #: NumPy's characters of types of values.
-_NUMBERS: Final = "?bBhHiIlLqQefdFD"
+NUMBERS: Final = "?bBhHiIlLqQefdFD"
 _ENCODINGS: Final[dict[str, Form]] = {"csr_matrix": "csr", "csc_matrix": "csc"}
 _FORMS: Final[dict[str, Form]] = {"csr": "csr", "csc": "csc"}
 
@@ -37,6 +37,8 @@ class Layout:
 
     Attributes
     ----------
+    group
+        The group.
     form
         ``"csr"`` or ``"csc"``.
     shape
@@ -46,6 +48,7 @@ class Layout:
         (column in CSC). They may be longer than the matrix: appending writes them first.
     """
 
+    group: Group
     form: Form
     shape: tuple[int, int]
     data: Array
@@ -78,13 +81,13 @@ def layout_of(group: Group) -> Layout:
     for array in (indices, indptr):
         if array.dtype.kind not in "iu":
             raise _wrong(array, f"must have integers, not {array.dtype}")
-    if data.dtype.char not in _NUMBERS:
+    if data.dtype.char not in NUMBERS:
         raise _wrong(data, f"must have numbers of NumPy's types of up to 128 bits, not {data.dtype}")
     major = shape[form == "csc"]
     if len(indptr) < major + 1:
         what = "rows" if form == "csr" else "columns"
         raise _wrong(indptr, f"has {len(indptr)} elements, but a matrix of {major} {what} needs {major + 1}")
-    return Layout(form, shape, data, indices, indptr)
+    return Layout(group, form, shape, data, indices, indptr)
 
 
 def _form_of(group: Group) -> Form:

@@ -16,6 +16,7 @@ from ..hierarchy.array_spec import new_metadata
 from ..plan.keys import distinct_rows
 from .chosen import Columns
 from .entries import DenseTarget
+from .snapshot import memory_of
 from .wanted import AS_STORED, Scaling, Wanted
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from ..metadata.model import ArrayMetadata
     from ..plan.planner import Plan
     from ..plan.selection import Selection
-    from .entries import Memory
+    from .snapshot import Snapshot
 
     IntArray = npt.NDArray[np.int64]
 
@@ -43,6 +44,8 @@ _PARTS: Final = 64
 
 class CompressedRows(Protocol):
     """What a view needs of its matrix; :class:`gzarr.sparse.Matrix` has it."""
+
+    _snapshot: Snapshot
 
     @property
     def name(self) -> str:
@@ -75,12 +78,6 @@ class CompressedRows(Protocol):
     def present_shape(self) -> tuple[int, int]:
         """Return the shape in the store."""
 
-    def _memory_of(self, options: ReadOptions) -> Memory:
-        """Return the memory of results."""
-
-    def _densify(self, major: IntArray | None, wanted: Wanted, options: ReadOptions, target: DenseTarget) -> None:
-        """Read rows to rows of dense arrays."""
-
 
 class DenseView(ExportedArray):
     """The rows of a sparse matrix as a dense array, which reads nothing before elements are asked for.
@@ -100,7 +97,7 @@ class DenseView(ExportedArray):
         How each row is scaled.
     """
 
-    __slots__ = ("_columns", "_matrix", "_scaling")
+    __slots__ = ("_columns", "_matrix", "_scaling", "_snapshot")
 
     def __init__(
         self,
@@ -110,12 +107,14 @@ class DenseView(ExportedArray):
         scaling: Scaling = AS_STORED,
     ) -> None:
         self._matrix, self._columns, self._scaling = matrix, columns, scaling
-        data = matrix.data
-        self._store, self._path, self._mode = data.store, matrix.group.path, "r"
+        # Its shape stays, so what it reads does, too.
+        self._snapshot: Snapshot = matrix._snapshot
+        now, data = self._snapshot, self._snapshot.data
+        self._store, self._path, self._mode = data.store, now.group.path, "r"
         self._auto, self._device = data._auto, data._device
         self._missing, self._verify = data._missing, data._verify
-        rows, width = matrix.shape[0], matrix.shape[1] if columns is None else len(columns)
-        of_chunk = -(-rows * data._planned_grid.chunk_shape[0] // max(matrix.nnz, 1))
+        rows, width = now.shape[0], now.shape[1] if columns is None else len(columns)
+        of_chunk = -(-rows * data._planned_grid.chunk_shape[0] // max(now.nnz, 1))
         chunk = max(min(_CHUNKS * of_chunk, rows // _PARTS), of_chunk, 1)
         self._metadata: ArrayMetadata = new_metadata(
             self._path, (rows, width), 3, dtype=dtype, chunks=(min(chunk, max(rows, 1)), max(width, 1)), codecs=None
@@ -198,8 +197,7 @@ class _DenseReader(Reader):
     def __init__(self, view: DenseView, metadata: ArrayMetadata) -> None:
         super().__init__(metadata, view._store, view._path, view._device)
         self._view = view
-        matrix = view._matrix
-        self._whole = None if view._columns is None else Columns.of(view._columns, matrix.shape[1])
+        self._whole = None if view._columns is None else Columns.of(view._columns, view._snapshot.shape[1])
 
     def converting(self, dtype: np.dtype[Any]) -> Reader | None:
         """Return None: elements are converted afterwards."""
@@ -211,7 +209,7 @@ class _DenseReader(Reader):
 
     def path(self, device: str, verify: Any = "none") -> str:
         """Return what this is for the values of the matrix."""
-        return f"dense rows of {self._view._matrix.data._reader.path(device, verify)}"
+        return f"dense rows of {self._view._snapshot.data._reader.path(device, verify)}"
 
     def _fill_quickly(self, selection: Selection, result: Any, missing: Missing) -> bool:
         return False
@@ -237,8 +235,8 @@ class _DenseReader(Reader):
                 "by m.dense(columns=…), or read m.to_dense(rows, columns)"
             )
         reading = ReadOptions(missing, memory, options)
-        matrix = self._view._matrix
-        address = matrix._memory_of(reading).address
+        now = self._view._snapshot
+        address = memory_of(reading).address
         begins, strides = stack.addresses(views, address), stack.strides(views, 2)
         rows, piece, places = _rows_of(the_plan, self.planned_grid.chunk_shape[0])
         output = the_plan.output[piece]
@@ -267,14 +265,14 @@ class _DenseReader(Reader):
                 )
                 columns = self._columns_of(start, count, step)
                 wanted = Wanted(self._metadata.dtype, columns, self._view._scaling)
-                matrix._densify(rows[here], wanted, reading, found)
+                now.densify(rows[here], wanted, reading, found)
 
     def _columns_of(self, start: int, count: int, step: int) -> Columns | None:
         """Return the columns of a slice of the view."""
         if start == 0 and step == 1 and count == self._metadata.shape[1]:
             return self._whole
         chosen = self._view._numbers[start : start + (count - 1) * step + 1 : step]
-        return Columns.of(chosen, self._view._matrix.shape[1])
+        return Columns.of(chosen, self._view._snapshot.shape[1])
 
 
 def _rows_in(views: Sequence[Any], outputs: IntArray, places: IntArray, columns: slice) -> Callable[[int], Any]:

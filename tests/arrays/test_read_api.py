@@ -154,7 +154,14 @@ def test_numpy_protocol(volume: tuple[gzarr.Array, np.ndarray[Any, Any]]) -> Non
 def test_dlpack(volume: tuple[gzarr.Array, np.ndarray[Any, Any]]) -> None:
     array, data = volume
     assert array.__dlpack_device__() == (1, 0)
-    same(np.from_dlpack(array), data)
+    for each, expected in ((array, data), (array.view[3:, ::2], data[3:, ::2])):
+        same(np.from_dlpack(each), expected)
+        with pytest.raises(BufferError, match="without copying"):
+            each.__dlpack__(copy=False)
+        copied: Any = np.from_dlpack(each, copy=True)
+        same(copied, expected)
+        copied[...] = 0
+        same(each[...], expected)
 
 
 def test_rows_of_a_device(device: TestedDevice, volume: tuple[gzarr.Array, np.ndarray[Any, Any]]) -> None:

@@ -169,6 +169,31 @@ class TestFailures:
         assert "Traceback" not in result.stderr
         assert result.stderr
 
+    @pytest.mark.parametrize(
+        ("args", "message"),
+        [
+            (["tree", ".", "--level", "-1"], "argument --level: '-1' is not a level; pass 0 for the children only"),
+            (["tree", ".", "--level", "x"], "argument --level: 'x' is not a level; pass 0 for the children only"),
+            (["view", ".", "--level", "x"], "argument --level: 'x' is not a level; pass a number such as 0, or auto"),
+            (["view", ".", "--size", "0"], "argument --size: '0' is not a size; pass a number of pixels"),
+            (["view", ".", "--time", "x"], "argument --time: 'x' is not an index; pass an integer"),
+            (["view", ".", "--channels", "9" * 5000], "argument --channels: a number is too long"),
+            (["pyramid", ".", "--levels", "x"], "argument --levels: 'x' is not a number of levels; pass an integer"),
+            (["optimize", ".", "o", "--levels", ""], "argument --levels: '' is not a number of levels"),
+            (["pyramid", ".", "--scale", "1,x"], "argument --scale: '1,x' are not distances; pass a number for each"),
+            (["copy", ".", "o", "--zarr-format", "9"], "argument --zarr-format: invalid choice: '9' (choose from 1"),
+            (["copy", ".", "o", "--zarr-format", "9" * 5000], "argument --zarr-format: invalid choice: '999"),
+            (["bench", ".", "--rounds", "9" * 5000], "is not a positive integer"),
+        ],
+    )
+    def test_usage_says_what_is_allowed(self, args, message, capsys):
+        with pytest.raises(SystemExit) as info:
+            main(args)
+        assert info.value.code == 2
+        found = capsys.readouterr().err
+        assert message in found
+        assert "value: " not in found
+
     def test_data(self, tmp_path, root):
         (tmp_path / "broken").mkdir()
         (tmp_path / "broken" / "zarr.json").write_bytes(b'{"zarr_format":\n 3,')

@@ -108,6 +108,19 @@ def test_what_is_refused(
     assert not (image.parent / "x.png").exists()
 
 
+def test_no_picture_is_said_before_how_to_show_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    gzarr.create_group(tmp_path / "x.zarr").create_array("a", data=DATA)
+    for path, text in (
+        ("x.zarr", "has no OME metadata of an image"),
+        ("x.zarr#a", "is an array"),
+        ("y.zarr", "no dir"),
+    ):
+        assert main(["view", str(tmp_path / path)]) == 1
+        error = capsys.readouterr().err
+        assert text in error
+        assert "--out" not in error
+
+
 def test_no_axis_of_time(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     gzarr.ome.create(tmp_path / "x.zarr", DATA[0, 0, 0], axes="yx")
     assert main(["view", str(tmp_path / "x.zarr"), "--time", "0", "--out", str(tmp_path / "x.png")]) == 2

@@ -102,6 +102,37 @@ def test_lengths_in_arrays() -> None:
     assert (array.shape, array.chunks, array.shards) == ((8, 8), (2, 4), (4, 8))
 
 
+@pytest.mark.parametrize("name", ["chunks", "shards"])
+@pytest.mark.parametrize("wrong", ["1 MiB", "keep", b"xy", {0: 2}, {}, {2, 4}, np.timedelta64(2), np.array("a"), 1.5])
+def test_what_is_no_shape_of_chunks(name: str, wrong: Any) -> None:
+    given: dict[str, Any] = {"chunks": 1, name: wrong}
+    with pytest.raises(gzarr.ArgumentError, match=f"{name} must be 'auto', an integer, or a tuple of integers, not "):
+        gzarr.create_array({}, (4, 4), "u1", **given)
+
+
+@pytest.mark.parametrize("wrong", [("2", 2), (b"2", 2), (np.array([2, 2]), 2), (np.timedelta64(2), 2), ("auto", 2)])
+def test_what_is_no_length_of_chunks(wrong: Any) -> None:
+    with pytest.raises(gzarr.ArgumentError, match="lengths must be positive integers, or -1 for the whole dimension"):
+        gzarr.create_array({}, (4, 4), "u1", chunks=wrong)
+
+
+def test_tensors_as_chunks() -> None:
+    torch = pytest.importorskip("torch")
+    lengths = torch.tensor([2, 2])
+    for wrong in (lengths, (lengths, 2), [[2, 2], lengths], [[2, lengths], 2]):
+        for name in ("chunks", "shards"):
+            given: dict[str, Any] = {"chunks": 1, name: wrong}
+            with pytest.raises(gzarr.ArgumentError, match=name):
+                gzarr.create_array({}, (4, 4), "u1", **given)
+
+
+def test_whole_dimensions_by_integers_of_numpy() -> None:
+    for whole in (-1, np.int64(-1)):
+        array = gzarr.create_array({}, (4, 6), "u1", chunks=(2, whole), device="cpu")
+        assert array.chunks == (2, 6)
+        assert gzarr.create_array({}, (4, 6), "u1", chunks=whole, device="cpu").chunks == (4, 6)
+
+
 def test_what_is_said() -> None:
     group = hierarchy()
     array: Any = group["a"]

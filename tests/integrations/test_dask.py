@@ -6,6 +6,7 @@ import itertools
 import math
 import pickle
 import time
+import warnings
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import dask
@@ -146,8 +147,42 @@ def test_groups() -> None:
         gzarr.to_dask(gzarr.open_group(group.store))
 
 
+@pytest.mark.parametrize("chunks", ["64 MiB", "10kB", ("2kB", 20, 6), ("auto", 20, 10), ("auto", "5kB", 10)])
+def test_sizes_are_taken_as_dask_takes_them(chunks: Any) -> None:
+    array = gzarr.create_array({}, (100, 60, 40), "f4", chunks=(10, 20, 10), device="cpu")
+    with warnings.catch_warnings():
+        # Of blocks that cut chunks.
+        warnings.simplefilter("ignore", da.PerformanceWarning)
+        assert array.to_dask(chunks).chunks == da.from_array(array, chunks).chunks
+
+
+def test_sizes_along_some_dimensions() -> None:
+    array = gzarr.create_array({}, (100, 60, 40), "f4", chunks=(10, 20, 10), device="cpu")
+    assert array.to_dask({0: "16kB"}).chunksize == (20, 20, 10)
+    assert array.to_dask({0: "auto", 1: "32kB"}).chunks == array.to_dask(("32kB", "32kB", 10)).chunks
+    # dask's configuration is the limit where no size is given.
+    with dask.config.set({"array.chunk-size": "16kB"}):
+        assert array.to_dask(("auto", 20, 10)).chunksize == (20, 20, 10)
+        assert array.to_dask("8kB").chunksize == array.to_dask({}).chunksize
+
+
+def test_arrays_as_chunks() -> None:
+    torch = pytest.importorskip("torch")
+    for chunks in (torch.tensor([10, 6]), {0: torch.tensor([10, 10])}):
+        with pytest.raises(gzarr.ArgumentError, match=r"does not fit.*pass a length, a size such as '64 MiB', 'auto'"):
+            made().to_dask(chunks)
+
+
 @pytest.mark.parametrize(
-    ("chunks", "match"), [((5,), "does not fit"), ({2: 5}, "cannot name 2"), ("no", "does not fit")]
+    ("chunks", "match"),
+    [
+        ((5,), "does not fit"),
+        ({2: 5}, "cannot name 2"),
+        ({np.timedelta64(1, "s"): 5}, "numbers of dimensions"),
+        ("no", "does not fit"),
+        ("1e999 MB", "does not fit"),
+        (("1kB", "2kB"), "does not fit"),
+    ],
 )
 def test_wrong_chunks(chunks: Any, match: str) -> None:
     with pytest.raises(gzarr.ArgumentError, match=match):

@@ -170,6 +170,9 @@ BASIC_ERRORS: list[tuple[Any, str]] = [
     (slice("a"), "slice indices"),
     (1.0, "float"),
     (np.float64(1), "float"),
+    (np.timedelta64(1), "timedelta64"),
+    (np.timedelta64("NaT"), "timedelta64"),
+    (np.array(1, "m8[s]"), "timedelta64"),
     ("field", "str"),
     (b"x", "bytes"),
     (True, "boolean"),
@@ -219,6 +222,7 @@ def test_wrong_basic_selections(selection: Any, message: str) -> None:
         (True, "boolean"),
         (slice(0, 1, 0), "zero"),
         ((0, np.ones(3, bool)), "mask"),
+        (([0], np.timedelta64(1, "s")), "timedelta64"),
     ],
 )
 def test_wrong_orthogonal_selections(selection: Any, message: str) -> None:
@@ -240,6 +244,7 @@ def test_wrong_orthogonal_selections(selection: Any, message: str) -> None:
         (np.ones((6, 7), bool), "per dimension: 3, not 2"),
         (np.ones((6, 7, 7), bool), "mask"),
         ((np.zeros((10**6, 1), int), np.zeros(10**6, int), 0), "points"),
+        ((0, 0, np.timedelta64(1, "s")), "timedelta64"),
     ],
     ids=lambda value: str(value)[:30],
 )
@@ -259,6 +264,7 @@ def test_wrong_point_selections(selection: Any, message: str) -> None:
         (None, "integers and slices"),
         ((0, 0, 0, 0), "too many"),
         (0.5, "float"),
+        (np.timedelta64(1, "s"), "timedelta64"),
     ],
 )
 def test_wrong_block_selections(selection: Any, message: str) -> None:

@@ -179,12 +179,6 @@ def test_create(tmp_path: Path) -> None:
         assert not (tmp_path / "new").exists()
     with pytest.raises(gzarr.ReadOnlyError, match=r"mode='r\+'"):
         gzarr.sparse.open(tmp_path / "b").append(x)
-    narrow = gzarr.sparse.create(tmp_path / "n", shape=(0, 500), index_dtype="u1")
-    with pytest.raises(gzarr.ArgumentError):
-        narrow.append(sp.csr_array(dense((3, 500))))
-    few = sp.csr_array(([2.5], ([1], [255])), (3, 500), dtype="f4")
-    narrow.append(few)
-    same(narrow.read(), few, types=False)
 
 
 def test_without_scipy(monkeypatch: pytest.MonkeyPatch) -> None:

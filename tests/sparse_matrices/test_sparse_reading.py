@@ -12,7 +12,7 @@ from support.sparse_groups import compressed, dense, stored, to_dense, write
 
 import gzarr
 from gzarr.engines.cpu import native
-from gzarr.sparse import matrix as matrices
+from gzarr.sparse import snapshot
 
 if TYPE_CHECKING:
     from support.devices import TestedDevice
@@ -148,7 +148,7 @@ def test_entries_in_any_order_and_of_one_element(device: TestedDevice) -> None:
 
 
 def test_many_batches(monkeypatch: pytest.MonkeyPatch, device: TestedDevice) -> None:
-    monkeypatch.setattr(matrices, "_BATCH_ENTRIES", 50)
+    monkeypatch.setattr(snapshot, "_BATCH_ENTRIES", 50)
     expected = dense(SHAPE)
     for form in ("csr", "csc"):
         m = gzarr.sparse.open(stored(expected, form), path="X", device=device.name)
@@ -264,18 +264,18 @@ def test_each_chunk_is_decoded_once() -> None:
 
 def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Columns of all rows are read in parts."""
-    monkeypatch.setattr(matrices, "_BATCH_ENTRIES", 1000)
+    monkeypatch.setattr(snapshot, "_BATCH_ENTRIES", 1000)
     expected = dense((500, 40))
     m = gzarr.sparse.open(stored(expected), path="X", device="cpu")
     sizes = []
-    real = matrices.read_ranges
+    real = snapshot.read_ranges
 
     def read(*arguments: Any) -> Any:
         found = real(*arguments)
         sizes.append(len(found))
         return found
 
-    monkeypatch.setattr(matrices, "read_ranges", read)
+    monkeypatch.setattr(snapshot, "read_ranges", read)
     np.testing.assert_array_equal(m.to_dense(columns=[3, 5]), expected[:, [3, 5]])
     to_dense(m.read_parts(columns=[3, 5]), "csr")
     assert max(sizes) <= 1000
