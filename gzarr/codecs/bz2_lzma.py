@@ -17,8 +17,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from ..documents.configuration import Configuration, is_integer
+from ..documents.configuration import Configuration, is_integer, whole
 from ..documents.departures import note
+from ..errors import MetadataError
 from .buffers import compressed, flat, need_bytes
 from .codec import BytesRepresentation, Codec, CodecKind, Representation
 from .streams import StreamDecompressor, decompress
@@ -115,16 +116,28 @@ class LzmaCodec(Codec):
         """Parse a v2 configuration."""
         container = configuration.integer("format", 0, 3, 1)
         check = configuration.integer("check", -1, 16, -1)
+        # Bit 31 is the flag "extreme".
         preset = configuration.any("preset", None)
+        if preset is not None:
+            try:
+                preset = configuration.integer("preset", 0, 2**32 - 1)
+            except MetadataError:
+                raise configuration.error("preset", "an integer from 0 to 9, or null") from None
         filters = configuration.any("filters", None)
         # GDAL adds its option LZMA_DELTA, which decoding ignores: the container states its own filters.
         if configuration.any("delta", None) is not None:
             note("a member 'delta', as GDAL writes it", f"{configuration.json_path}.delta")
         configuration.finish()
-        # Bit 31 is the flag "extreme".
-        if preset is not None and not (is_integer(preset) and 0 <= preset & ~(1 << 31) <= 9):
+        if preset is not None and not 0 <= preset & ~(1 << 31) <= 9:
             raise configuration.error("preset", "an integer from 0 to 9, or null")
         if filters is not None:
+            at = f"{configuration.json_path}.filters"
+            if isinstance(filters, list):
+                filters = [
+                    {name: whole(v, f"{at}[{i}].{name}") for name, v in f.items()} if isinstance(f, dict) else f
+                    for i, f in enumerate(filters)
+                ]
+                configuration.values["filters"] = filters
             good = isinstance(filters, list) and filters and all(cls._is_filter(f) for f in filters)
             if not good:
                 raise configuration.error("filters", 'an array of objects with an integer "id" and integers, or null')

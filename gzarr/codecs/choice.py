@@ -14,6 +14,7 @@ the new array object and its pickles. An opened array has the level of its docum
 
 from __future__ import annotations
 
+import copy
 from typing import TYPE_CHECKING, Any, Final
 
 from ..documents.json import quote
@@ -153,6 +154,8 @@ def _as_codec(value: Any, dtype: np.dtype[Any], what: str) -> Codec:
             document = value.to_dict()
         elif isinstance(value, str):
             document = {"name": value}
+        # Parsing corrects spellings in the document itself, which is the caller's.
+        document = copy.deepcopy(document)
         if not isinstance(document, dict):
             raise ArgumentError(f"{what} is a codec's name or JSON object, or a codec of a library, not {quote(value)}")
         try:

@@ -158,7 +158,7 @@ def codec_from_v2(
     Parameters
     ----------
     value
-        Object with ``id`` and the parameters of a numcodecs codec.
+        Object with ``id`` and the parameters of a numcodecs codec. Integers that are spelled otherwise become integers.
     json_path
         Location in the document, for messages.
     allow_pickle
@@ -180,7 +180,16 @@ def codec_from_v2(
     name = value.get("id")
     if not isinstance(name, str):
         raise MetadataError(f'a codec needs an "id", got {quote(name)}', json_path=f"{json_path}.id")
-    configuration = Configuration({k: v for k, v in value.items() if k != "id"}, json_path, f"the codec {quote(name)}")
+    configuration = Configuration(
+        {k: v for k, v in value.items() if k != "id"}, json_path, f"the codec {quote(name)}", quoted_integers=True
+    )
+    codec = _codec_from_v2(name, configuration, allow_pickle=allow_pickle, first=first, objects=objects)
+    value.update(configuration.values)
+    return codec
+
+
+def _codec_from_v2(name: str, configuration: Configuration, *, allow_pickle: bool, first: bool, objects: bool) -> Codec:
+    json_path = configuration.json_path
     if (2, name) in _CODECS:
         return _class(2, name).from_v2(configuration)  # type: ignore[no-any-return]
     from .numcodecs_adapter import ARRAY_TO_BYTES, OBJECT_CODECS, from_numcodecs, is_known

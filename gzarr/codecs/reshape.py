@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from ..documents.configuration import is_integer
+from ..documents.configuration import is_integer, whole_items
 from ..errors import MetadataError
 from .buffers import need_array
 from .codec import ArrayRepresentation, Codec, CodecKind, Representation
@@ -74,6 +74,12 @@ class ReshapeCodec(_Reshaping):
         expected = "an array of sizes, arrays of input dimensions, and at most one -1,"
         if not isinstance(values, list | tuple) or len(values) > _MAX_DIMENSIONS:
             raise configuration.error("shape", expected)
+        at = f"{configuration.json_path}.shape"
+        values = [
+            whole_items(value, f"{at}[{i}]") if isinstance(value, list | tuple) else value
+            for i, value in enumerate(whole_items(values, at))
+        ]
+        configuration.values["shape"] = values
         shape: list[int | tuple[int, ...]] = []
         for value in values:
             if isinstance(value, list | tuple) and all(is_integer(d) and 0 <= d < _MAX_DIMENSIONS for d in value):

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _REQUIRED: Final = object()
+# Above, floats are no longer exactly the number that a document states.
+_EXACT_FLOATS: Final = 2**53
+_QUOTED_INTEGER: Final = re.compile(r"-?[0-9]{1,19}")
 # Texts that GDAL takes for true and false, in upper or lower case.
 _TRUTH: Final = {
     **dict.fromkeys(("yes", "true", "on", "1"), True),
@@ -38,8 +41,29 @@ def is_integer(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
+def whole(value: Any, json_path: str | None) -> Any:
+    """Return a float that is a whole number below 2⁵³ as that integer, and anything else as it is.
+
+    Where an integer is asked for, ``4.0`` is one: JSON has one type of numbers. It is noted as a departure at
+    ``json_path``, unless that is None.
+    """
+    if type(value) is not float or not value.is_integer() or abs(value) >= _EXACT_FLOATS:
+        return value
+    if json_path is not None:
+        note(f"{value} in place of {int(value)}", json_path)
+    return int(value)
+
+
+def whole_items(values: Sequence[Any], json_path: str) -> list[Any]:
+    """Return an array with :func:`whole` numbers as integers."""
+    return [value if type(value) is int else whole(value, f"{json_path}[{i}]") for i, value in enumerate(values)]
+
+
 class Configuration:
     """The members of one JSON object.
+
+    A member that is asked for as an integer becomes one in the object itself, if it was another spelling of one: so
+    documents that are written again have integers.
 
     Parameters
     ----------
@@ -49,6 +73,8 @@ class Configuration:
         Location in its document.
     owner
         Name of the thing configured, for messages: ``"codec 'zstd'"``.
+    quoted_integers
+        Whether integers may be strings, as netCDF-C 4.9.0 to 4.9.3 wrote parameters of codecs.
 
     Raises
     ------
@@ -56,12 +82,13 @@ class Configuration:
         If ``values`` is not an object.
     """
 
-    def __init__(self, values: Any, json_path: str, owner: str) -> None:
+    def __init__(self, values: Any, json_path: str, owner: str, *, quoted_integers: bool = False) -> None:
         if not isinstance(values, dict):
             raise MetadataError(f"{owner} needs an object here, got {quote(values)}", json_path=json_path)
         self.values: dict[str, Any] = values
         self.json_path = json_path
         self.owner = owner
+        self._quoted_integers = quoted_integers
         self._asked: set[str] = set()
 
     def __contains__(self, name: str) -> bool:
@@ -92,9 +119,20 @@ class Configuration:
         value = self._get(name, default, expected)
         if value is default and name not in self.values:
             return value  # type: ignore[no-any-return]
-        if not is_integer(value) or not low <= value <= high:
+        number = value if type(value) is int else self._as_integer(name, value)
+        if not is_integer(number) or not low <= number <= high:
             raise self.error(name, expected)
-        return int(value)
+        if number is not value:
+            self.values[name] = number
+        return int(number)
+
+    def _as_integer(self, name: str, value: Any) -> Any:
+        """Return another spelling of an integer as that; anything else as it is."""
+        at = f"{self.json_path}.{name}"
+        if self._quoted_integers and isinstance(value, str) and _QUOTED_INTEGER.fullmatch(value):
+            note(f"{quote(value)} in place of {int(value)}, as netCDF-C 4.9 writes it", at)
+            return int(value)
+        return whole(value, at)
 
     def number(self, name: str, default: Any = _REQUIRED) -> int | float:
         """Return an integer or a float."""
@@ -130,9 +168,13 @@ class Configuration:
         """Return an array of integers from ``low`` to ``high`` inclusive."""
         expected = f"an array of integers from {low} to {high}"
         value = self._get(name, _REQUIRED, expected)
-        if not isinstance(value, list | tuple) or not all(is_integer(v) and low <= v <= high for v in value):
+        if not isinstance(value, list | tuple):
             raise self.error(name, expected)
-        return tuple(int(v) for v in value)
+        numbers = whole_items(value, f"{self.json_path}.{name}")
+        if not all(is_integer(v) and low <= v <= high for v in numbers):
+            raise self.error(name, expected)
+        self.values[name] = numbers
+        return tuple(int(v) for v in numbers)
 
     def array(self, name: str) -> list[Any]:
         """Return a non-empty array of any values."""

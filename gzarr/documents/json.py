@@ -78,6 +78,22 @@ def _check_depth(document: object) -> None:
     raise ValueError(f"objects and arrays are nested more than {MAX_DEPTH} deep")
 
 
+def load_attributes(data: bytes, key: str) -> Any:
+    """Parse a document of attributes, which may be any value: what is none is decided by who knows its format.
+
+    Parameters
+    ----------
+    data, key
+        As for :func:`load_document`.
+
+    Raises
+    ------
+    MetadataError
+        As for :func:`load_document`, but for what is not an object.
+    """
+    return _load(data, key)
+
+
 def load_document(data: bytes, key: str) -> dict[str, Any]:
     """Parse a metadata document.
 
@@ -94,6 +110,13 @@ def load_document(data: bytes, key: str) -> dict[str, Any]:
         If ``data`` is not one JSON object in UTF-8, has duplicate keys, is longer than 256 MiB, or is nested more than
         128 levels deep.
     """
+    document = _load(data, key)
+    if type(document) is not dict:
+        raise MetadataError(f"expected a JSON object, got {quote(document)}", key=key)
+    return document
+
+
+def _load(data: bytes, key: str) -> Any:
     if len(data) > MAX_DOCUMENT_BYTES:
         raise MetadataError(
             f"the document has {len(data)} bytes; more than {MAX_DOCUMENT_BYTES} are not read as metadata", key=key
@@ -116,6 +139,4 @@ def load_document(data: bytes, key: str) -> dict[str, Any]:
     except ValueError as error:
         # Duplicate keys, nesting, and integers with more digits than Python converts.
         raise MetadataError(str(error), key=key) from None
-    if type(document) is not dict:
-        raise MetadataError(f"expected a JSON object, got {quote(document)}", key=key)
     return document

@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
 
+from ..documents.configuration import whole
 from ..documents.json import quote
 from ..errors import ArgumentError, MetadataError, UnsupportedError
 from . import number_types
@@ -211,10 +212,11 @@ def need_members(name: str, configuration: dict[str, Any], examples: dict[str, A
 
 
 def configured_integer(configuration: dict[str, Any], name: str, json_path: str) -> int:
-    """Return an integer member of a configuration at ``json_path``."""
-    value = configuration.get(name)
+    """Return an integer member of a configuration at ``json_path``; it is one there afterwards."""
+    value = whole(configuration.get(name), f"{json_path}.{name}")
     if type(value) is not int:
         raise MetadataError(f"expected an integer, got {quote(value)}", json_path=f"{json_path}.{name}")
+    configuration[name] = value
     return value
 
 

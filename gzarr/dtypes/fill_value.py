@@ -8,6 +8,7 @@ zarr-python 2 that the v2 specification lacks (a bare ``0`` for any type, number
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -21,13 +22,18 @@ from .fill_value_spelling import V2, V3, FillValueError, Spelling, from_base64
 from .properties import kind_of, native
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from .family import Family
 
 # Spelling of infinity in the drafts of version 3.
 _DRAFT_INFINITY: Final = "+Infinity"
+_NO_NUMBERS: Final = ("NaN", "Infinity", "-Infinity", _DRAFT_INFINITY)
 
 
-def from_v3(value: Any, dtype: np.dtype[Any], data_type: str, json_path: str = "$.fill_value") -> Any:
+def from_v3(
+    value: Any, dtype: np.dtype[Any], data_type: str, json_path: str = "$.fill_value", *, rounded: bool = False
+) -> Any:
     """Parse a v3 fill value.
 
     Parameters
@@ -40,6 +46,8 @@ def from_v3(value: Any, dtype: np.dtype[Any], data_type: str, json_path: str = "
         Name of the data type.
     json_path
         Location in the document, for messages.
+    rounded
+        Whether a floating-point number beyond the type's range is infinity, as other programs read existing arrays.
 
     Returns
     -------
@@ -56,7 +64,7 @@ def from_v3(value: Any, dtype: np.dtype[Any], data_type: str, json_path: str = "
         value = bool(value)
     if dtype.hasobject and variable_length.is_variable_bytes(data_type):
         family = variable_length.BYTES
-    return _parse(value, dtype, json_path, data_type, family, V3)
+    return (_parse_rounded if rounded else _parse)(value, dtype, json_path, data_type, family, V3)
 
 
 def nan_of(dtype: np.dtype[Any]) -> Any:
@@ -70,7 +78,7 @@ def nan_of(dtype: np.dtype[Any]) -> Any:
 def from_v2(
     value: Any, dtype: np.dtype[Any], json_path: str = "$.fill_value", *, object_codec: str | None = None
 ) -> Any:
-    """Parse a v2 fill value.
+    """Parse a v2 fill value; a floating-point number beyond the type's range is infinity.
 
     Parameters
     ----------
@@ -100,7 +108,7 @@ def from_v2(
         if object_codec == "vlen-bytes":
             return _parse(value, dtype, json_path, variable_length.TYPE_STRING, variable_length.BYTES, V2)
         return value
-    result = _parse(value, dtype, json_path, dtype.str, family_of(dtype), V2)
+    result = _parse_rounded(value, dtype, json_path, dtype.str, family_of(dtype), V2)
     if kind_of(dtype) in "SV":
         _note_bytes(value, dtype, json_path)
     return result
@@ -154,6 +162,21 @@ def to_draft(value: Any, dtype: np.dtype[Any]) -> Any:
     return spelled if parts is value else spelled[0]
 
 
+def _parse_rounded(
+    value: Any, dtype: np.dtype[Any], json_path: str, data_type: str, family: Family, spelling: Spelling
+) -> Any:
+    """Parse a fill value of an existing array, whose numbers beyond the type's range everybody reads as infinity."""
+    try:
+        return _parse(value, dtype, json_path, data_type, family, spelling)
+    except MetadataError as error:
+        try:
+            result = _parse(value, dtype, json_path, data_type, family, replace(spelling, rounded=True))
+        except MetadataError:
+            raise error from None
+    note(f"{quote(value)} is beyond the range of {data_type[:200]}; rounded to infinity", json_path)
+    return result
+
+
 def _parse(value: Any, dtype: np.dtype[Any], json_path: str, data_type: str, family: Family, spelling: Spelling) -> Any:
     if spelling.lenient and kind_of(dtype) in "SUV" and type(value) in (int, float, bool) and value == 0:
         return np.zeros((), native(dtype))[()]
@@ -169,6 +192,42 @@ def _parse(value: Any, dtype: np.dtype[Any], json_path: str, data_type: str, fam
     raise MetadataError(
         f"{quote(value)} is not a fill value of {data_type[:200]}: expected {expected}", json_path=json_path
     ) from None
+
+
+def respelled(written: Any, value: Any, dtype: np.dtype[Any], to_json: Callable[[Any, np.dtype[Any]], Any]) -> Any:
+    """Return a document's fill value for writing it again: as it is, but for numbers that are not the type's.
+
+    Parameters
+    ----------
+    written
+        Fill value in the document.
+    value
+        The same in the model.
+    dtype
+        Dtype of the array.
+    to_json
+        Function that spells a fill value: :func:`to_v3` or :func:`to_v2`.
+    """
+    if value is None or dtype.hasobject:
+        return written
+    if isinstance(written, dict) and dtype.fields is not None:
+        return {name: respelled(part, value[name], dtype[name], to_json) for name, part in written.items()}
+    parts = written if isinstance(written, list) else [written]
+    if not any(type(part) in (int, float) for part in parts):
+        return written
+    spelled = to_json(value, dtype)
+    return spelled if _is_another(written, spelled) else written
+
+
+def _is_another(written: Any, spelled: Any) -> bool:
+    """Return whether a number was written for infinity, for NaN, or as a float for an integer."""
+    if isinstance(written, list):
+        return isinstance(spelled, list) and any(map(_is_another, written, spelled))
+    if type(written) not in (int, float):
+        return False
+    if isinstance(spelled, list):
+        return any(part in _NO_NUMBERS for part in spelled)
+    return spelled in _NO_NUMBERS or (type(written) is float and type(spelled) is int)
 
 
 def to_v3(value: Any, dtype: np.dtype[Any]) -> Any:

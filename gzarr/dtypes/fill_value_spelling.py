@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from ..documents.configuration import whole
 from .properties import clear_spare_bits, native, storage
 
 
@@ -24,11 +25,14 @@ class Spelling:
         Whether NaNs other than the canonical one are written as hexadecimal digits.
     bytes_as_integers
         Whether raw bytes are written as an array of integers rather than in base64.
+    rounded
+        Whether numbers beyond a type's range are rounded to infinity, as IEEE 754 does, if the type has it.
     """
 
     lenient: bool
     exact_nan: bool
     bytes_as_integers: bool
+    rounded: bool = False
 
 
 V2: Final = Spelling(lenient=True, exact_nan=False, bytes_as_integers=False)
@@ -67,9 +71,12 @@ def to_base64(data: bytes) -> str:
     return base64.b64encode(data).decode()
 
 
-def is_byte_array(value: Any) -> bool:
-    """Return whether a JSON value is an array of integers from 0 to 255."""
-    return isinstance(value, list) and all(type(v) is int and 0 <= v < 256 for v in value)
+def from_byte_array(value: Any) -> bytes | None:
+    """Return the bytes of an array of integers from 0 to 255; None for any other JSON value."""
+    if not isinstance(value, list):
+        return None
+    numbers = [whole(v, None) for v in value]
+    return bytes(numbers) if all(type(v) is int and 0 <= v < 256 for v in numbers) else None
 
 
 def element_from_bytes(data: bytes, stored: np.dtype[Any]) -> Any:
@@ -91,11 +98,8 @@ def bytes_of_element(scalar: Any, stored: np.dtype[Any]) -> bytes:
 
 def raw_element_from_json(value: Any, stored: np.dtype[Any], spelling: Spelling) -> Any:
     """Return one element from its bytes, given in base64 or as an array of integers."""
-    if is_byte_array(value):
-        data = bytes(value)
-    elif isinstance(value, str):
-        data = from_base64(value)
-    else:
+    data = from_base64(value) if isinstance(value, str) else from_byte_array(value)
+    if data is None:
         raise FillValueError("base64")
     if spelling.lenient and not data:
         data = bytes(stored.itemsize)

@@ -78,9 +78,9 @@ class Numbers(Family):
         if kind == "b":
             return _boolean(value, lenient=spelling.lenient)
         if kind == "f":
-            return _float(value, as_read, lenient=spelling.lenient)
+            return _float(value, as_read, spelling)
         if kind == "c":
-            return _complex(value, as_read, lenient=spelling.lenient)
+            return _complex(value, as_read, spelling)
         return _integer(value, as_read, lenient=spelling.lenient)
 
     def fill_value_to_json(self, scalar: Any, dtype: np.dtype[Any], spelling: Spelling) -> Any:
@@ -117,12 +117,13 @@ def _integer(value: Any, dtype: np.dtype[Any], *, lenient: bool) -> Any:
     return dtype.type(value)
 
 
-def _float(value: Any, dtype: np.dtype[Any], *, lenient: bool) -> Any:
+def _float(value: Any, dtype: np.dtype[Any], spelling: Spelling) -> Any:
+    lenient = spelling.lenient
     digits = 2 * dtype.itemsize
     expected = f'a number, "NaN", "Infinity", "-Infinity" or "0x" and {digits} hexadecimal digits'
     if isinstance(value, str):
         if value in _SPECIAL:
-            return _rounded(_SPECIAL[value], dtype)
+            return _nearest(_SPECIAL[value], dtype)
         if re.fullmatch(rf"0x[0-9a-fA-F]{{{digits}}}", value):
             return element_from_bytes(bytes.fromhex(value[2:]), dtype.newbyteorder(">"))
         if lenient and storage(dtype) != dtype and len(data := from_base64(value)) == dtype.itemsize:
@@ -133,17 +134,17 @@ def _float(value: Any, dtype: np.dtype[Any], *, lenient: bool) -> Any:
         value = float(value)
     if type(value) not in (int, float) and not (lenient and isinstance(value, bool)):
         raise FillValueError(expected)
-    return _rounded(float(value), dtype)
+    return _nearest(float(value), dtype, rounded=spelling.rounded)
 
 
-def _rounded(number: float, dtype: np.dtype[Any]) -> Any:
-    """Return the element nearest to a number; raise if the number is out of the type's range."""
+def _nearest(number: float, dtype: np.dtype[Any], *, rounded: bool = False) -> Any:
+    """Return the element nearest to a number; raise if it is beyond the range, unless ``rounded`` to infinity."""
     result = dtype.type(number)
     found = float(result)
     if math.isfinite(number):
         # In types without infinity, everything above the largest number is rounded down to it.
         largest = float(dtype.type(math.inf))
-        held = math.isfinite(found) and not abs(number) > abs(largest)
+        held = (math.isfinite(found) and not abs(number) > abs(largest)) or (rounded and math.isinf(found))
     else:
         held = found == number or (math.isnan(found) and math.isnan(number))
     if not held:
@@ -163,12 +164,12 @@ def _float_to_json(value: Any, spelling: Spelling) -> float | str:
     return number
 
 
-def _complex(value: Any, dtype: np.dtype[Any], *, lenient: bool) -> Any:
+def _complex(value: Any, dtype: np.dtype[Any], spelling: Spelling) -> Any:
     part = component(dtype)
-    if lenient and type(value) in (int, float):
+    if spelling.lenient and type(value) in (int, float):
         value = [value, 0.0]
     if not isinstance(value, list | tuple) or len(value) != 2:
         raise FillValueError("an array of two numbers")
-    parts = [_float(v, part, lenient=lenient) for v in value]
+    parts = [_float(v, part, spelling) for v in value]
     # Through a view: arithmetic would lose the sign of zeros and the payload of NaNs.
     return np.array(parts, part).view(dtype)[0]

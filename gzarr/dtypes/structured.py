@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from ..documents.configuration import whole_items
 from ..documents.json import quote
 from ..errors import ArgumentError, MetadataError, UnsupportedError
 from .family import Family, checked_size, need_no_more
@@ -123,11 +124,13 @@ class Structured(Family):
             if len(item) == 2:
                 fields.append((item[0], dtype))
                 continue
-            shape = item[2] if isinstance(item[2], list | tuple) else [item[2]]
+            shape = whole_items(item[2] if isinstance(item[2], list | tuple) else [item[2]], f"{at}[2]")
             if len(shape) > 32 or not all(type(n) is int and 0 < n < 2**31 for n in shape):
                 raise MetadataError(
                     f"the shape of a field needs positive integers, got {quote(item[2])}", json_path=f"{at}[2]"
                 )
+            if isinstance(item, list):
+                item[2] = shape if isinstance(item[2], list | tuple) else shape[0]
             fields.append((item[0], dtype, tuple(shape)))
         return _structured(fields, json_path)
 

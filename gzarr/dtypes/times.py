@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from ..documents.configuration import whole
 from ..documents.json import quote
 from ..errors import MetadataError
 from .family import Family, configured_integer, need_members, need_no_more
@@ -67,6 +68,7 @@ class Times(Family):
         """Parse ``"NaT"`` or an integer."""
         if value == "NaT":
             return not_a_time(dtype)
+        value = whole(value, None)
         if type(value) is not int or not -(2**63) <= value < 2**63:
             raise FillValueError('"NaT" or an integer of 64 bits')
         return np.array(value, np.int64).view(native(dtype))[()]

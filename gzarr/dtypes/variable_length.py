@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 import numpy as np
 
 from .family import Family, need_no_more, no_data_type
-from .fill_value_spelling import FillValueError, from_base64, is_byte_array, to_base64
+from .fill_value_spelling import FillValueError, from_base64, from_byte_array, to_base64
 
 if TYPE_CHECKING:
     from .family import ParseField
@@ -73,8 +73,8 @@ class VariableLengthBytes(VariableLength):
         """Parse base64, or an array of integers."""
         if isinstance(value, str):
             return from_base64(value)
-        if is_byte_array(value):
-            return bytes(value)
+        if (data := from_byte_array(value)) is not None:
+            return data
         if spelling.lenient and not value:
             return b""
         raise FillValueError("a base64 string or an array of integers from 0 to 255")

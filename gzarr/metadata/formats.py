@@ -156,3 +156,8 @@ def keys_and_prefixes(path: str, layout: Layout | None) -> tuple[list[str], list
     if not below:
         return layout.root_keys(), layout.root_prefixes()
     return layout.document_keys(below), [layout.below(below), layout.chunk_prefix(below)]
+
+
+def is_another(asked: ZarrFormat | None, present: ZarrFormat) -> bool:
+    """Return whether a version was asked for that is not the one that is there; None asks for none."""
+    return asked is not None and asked != present

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import numpy as np
 
+from ..documents.configuration import whole, whole_items
 from ..documents.departures import is_collecting, note
 from ..documents.json import quote
 from ..errors import ArgumentError, MetadataError
@@ -53,12 +54,13 @@ def member(document: dict[str, Any], name: str) -> Any:
 
 
 def check_format(document: Any, zarr_format: int) -> None:
-    """Check that a document is an object with the expected ``zarr_format``."""
+    """Check that a document is an object with the expected ``zarr_format``, an integer in it afterwards."""
     if not isinstance(document, dict):
         fail(f"expected a JSON object, got {quote(document)}", "$")
-    found = member(document, "zarr_format")
+    found = whole(member(document, "zarr_format"), "$.zarr_format")
     if type(found) is not int or found != zarr_format:
         fail(f"expected {zarr_format}, got {quote(found)}", "$.zarr_format")
+    document["zarr_format"] = found
 
 
 def parse_shape(value: Any, json_path: str) -> tuple[int, ...]:
@@ -67,10 +69,11 @@ def parse_shape(value: Any, json_path: str) -> tuple[int, ...]:
         fail(f"expected an array of integers, got {quote(value)}", json_path)
     if len(value) > MAX_NDIM:
         fail(f"arrays have at most {MAX_NDIM} dimensions, not {len(value)}", json_path)
-    for i, n in enumerate(value):
+    shape = whole_items(value, json_path)
+    for i, n in enumerate(shape):
         if type(n) is not int or not 0 <= n <= _MAX_LENGTH:
             fail(f"expected an integer from 0 to 2**63 - 1, got {quote(n)}", f"{json_path}[{i}]")
-    return tuple(value)
+    return tuple(shape)
 
 
 def parse_chunk_shape(value: Any, shape: tuple[int, ...], dtype: np.dtype[Any], json_path: str) -> tuple[int, ...]:
@@ -79,8 +82,9 @@ def parse_chunk_shape(value: Any, shape: tuple[int, ...], dtype: np.dtype[Any], 
         fail(f"expected an array of integers, got {quote(value)}", json_path)
     if len(value) != len(shape):
         fail(f"chunks have {len(value)} dimensions, but the array has {len(shape)}", json_path)
-    chunk_shape = tuple(1 if type(n) is int and n == 0 == shape[i] else n for i, n in enumerate(value))
-    if chunk_shape != tuple(value):
+    given = whole_items(value, json_path)
+    chunk_shape = tuple(1 if type(n) is int and n == 0 == shape[i] else n for i, n in enumerate(given))
+    if chunk_shape != tuple(given):
         note("chunks of length 0", json_path)
     for i, n in enumerate(chunk_shape):
         if type(n) is not int or not 1 <= n <= _MAX_LENGTH:
@@ -97,6 +101,7 @@ def parse_chunk_shapes(value: Any, shape: tuple[int, ...], dtype: np.dtype[Any],
         fail(f"expected an array with one entry per dimension, got {quote(value)}", json_path)
     if len(value) != len(shape):
         fail(f"chunks have {len(value)} dimensions, but the array has {len(shape)}", json_path)
+    value = whole_items(value, json_path)
     listed = {
         d: _parse_lengths(lengths, size, f"{json_path}[{d}]")
         for d, (lengths, size) in enumerate(zip(value, shape, strict=True))
@@ -119,7 +124,8 @@ def _parse_lengths(value: Any, size: int, json_path: str) -> RectilinearAxis:
     counts: list[int] = []
     for i, item in enumerate(value):
         at = f"{json_path}[{i}]"
-        length, count = item if isinstance(item, list | tuple) and len(item) == 2 else (item, 1)
+        pair = isinstance(item, list | tuple) and len(item) == 2
+        length, count = whole_items(item, at) if pair else (whole(item, at), 1)
         for n in (length, count):
             if type(n) is not int or not 1 <= n <= _MAX_LENGTH:
                 fail(f"expected a length from 1, or [length, number of chunks], got {quote(item)}", at)
@@ -135,8 +141,9 @@ def _parse_lengths(value: Any, size: int, json_path: str) -> RectilinearAxis:
 
 
 def parse_attributes(value: Any, json_path: str) -> dict[str, Any]:
-    """Parse user attributes: an object, or null for none."""
-    if value is None:
+    """Parse user attributes: an object, or null or an empty array for none, as zarr-python reads them."""
+    if value is None or value == []:
+        note(f"{'null' if value is None else '[]'} in place of an object", json_path)
         return {}
     if not isinstance(value, dict):
         fail(f"expected an object, got {quote(value)}", json_path)

@@ -13,6 +13,7 @@ from ..errors import ArgumentError, NodeTypeError
 from ..hierarchy.create import create_group
 from ..hierarchy.group import Group
 from ..hierarchy.open import open_group
+from ..metadata.formats import is_another
 from ..stores.keys import join_path, normalize_path
 from ..stores.memory import MemoryStore
 from .appending import append, reopened
@@ -245,7 +246,7 @@ def _check_beside_group(
     """Refuse arguments that say something else than the group that is given with them."""
     if storage_options is not None:
         raise ArgumentError(f"storage_options= is for URLs of remote stores, not for the group {group.name!r}")
-    if zarr_format not in (None, group.zarr_format):
+    if is_another(zarr_format, group.zarr_format):
         raise ArgumentError(
             f"zarr_format is {zarr_format!r}, but the group {group.name!r} has Zarr format {group.zarr_format!r}, and "
             "all nodes of a hierarchy have the same; leave it out"

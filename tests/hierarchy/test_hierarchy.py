@@ -324,7 +324,7 @@ class TestFormats:
             ("zarr.json", v3_array(shape=[-1, 2])),
             (".zarray", v2_array(chunks=[2])),
             (".zgroup", b'{"zarr_format": 7}'),
-            (".zattrs", b"[]"),
+            (".zattrs", b"[1]"),
         ]:
             store = {f"a/{name}": value} | ({"a/.zgroup": V2_GROUP} if name == ".zattrs" else {})
             with pytest.raises(errors.MetadataError) as info:

@@ -540,7 +540,7 @@ def nested_shards(depth):
 
 V3_REFUSED = [
     ({"zarr_format": 2}, "$.zarr_format"),
-    ({"zarr_format": 3.0}, "$.zarr_format"),
+    ({"zarr_format": 3.5}, "$.zarr_format"),
     ({"node_type": "group"}, "$.node_type"),
     ({"shape": [4]}, "$.chunk_grid.configuration.chunk_shape"),
     ({"shape": [-1, 6]}, "$.shape[0]"),
@@ -549,7 +549,7 @@ V3_REFUSED = [
     ({"shape": "46"}, "$.shape"),
     ({"shape": [1] * 40}, "$.shape"),
     ({"chunk": [0, 3]}, "$.chunk_grid.configuration.chunk_shape[0]"),
-    ({"chunk": [2.0, 3]}, "$.chunk_grid.configuration.chunk_shape[0]"),
+    ({"chunk": [2.5, 3]}, "$.chunk_grid.configuration.chunk_shape[0]"),
     ({"chunk": [2**20, 2**20]}, "$.chunk_grid.configuration.chunk_shape"),
     ({"chunk_grid": {"name": "rectangular", "configuration": {}}}, "$.chunk_grid"),
     ({"chunk_grid": {"name": "regular"}}, "$.chunk_grid.configuration"),
@@ -566,7 +566,7 @@ V3_REFUSED = [
     ({"fill_value": 2**31}, "$.fill_value"),
     ({"fill_value": 0.5}, "$.fill_value"),
     ({"fill_value": 10**5000}, "$.fill_value"),
-    ({"data_type": "float16", "fill_value": 1e6}, "$.fill_value"),
+    ({"data_type": "float16", "fill_value": "1e6"}, "$.fill_value"),
     ({"codecs": None}, "$.codecs"),
     ({"codecs": "bytes"}, "$.codecs"),
     ({"codecs": ["bytes"]}, "$.codecs[0].configuration"),

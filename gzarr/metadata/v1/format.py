@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from ...documents.json import load_document
+from ...documents.json import load_attributes, load_document
 from ...stores.keys import join_path
 from ..format import Features, Format
 from ..model import ChunkKeyEncoding
-from ..parts import error_at
+from ..parts import error_at, parse_attributes
 from ..v2.write import data_type_text
 from . import parse, write
 
@@ -52,7 +52,10 @@ class V1(Format):
         if key not in found:
             return None
         document = load_document(found[key], key)
-        attributes = load_document(found[attributes_key], attributes_key) if attributes_key in found else None
+        attributes = None
+        if attributes_key in found:
+            with error_at(attributes_key):
+                attributes = parse_attributes(load_attributes(found[attributes_key], attributes_key), "$")
         with error_at(key):
             return parse.parse_array(document, attributes)
 

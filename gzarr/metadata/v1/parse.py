@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from ...documents.configuration import whole
 from ...documents.departures import note
 from ...documents.json import quote
 from ...dtypes import fill_value
@@ -67,7 +68,7 @@ def parse_array(meta: dict[str, Any], attrs: dict[str, Any] | None = None) -> Ar
             "$.order",
         )
     in_order = order if compressor is not None and compressor["id"] == "blosc" else "C"
-    attributes = parse_attributes(attrs, "$")
+    attributes = {} if attrs is None else parse_attributes(attrs, "$")
     return ArrayMetadata(
         chunk_grid=ChunkGrid.regular(shape, chunk_shape),
         dtype=native(stored),
@@ -85,7 +86,7 @@ def parse_array(meta: dict[str, Any], attrs: dict[str, Any] | None = None) -> Ar
         attributes=attributes,
         dimension_names=dimension_names_of(attributes, len(shape)),
         zarr_format=1,
-        document={META: meta} if attrs is None else {META: meta, ATTRS: attrs},
+        document={META: meta} if attrs is None else {META: meta, ATTRS: attributes},
     )
 
 
@@ -96,6 +97,7 @@ def _compressor(name: Any, options: Any) -> dict[str, Any] | None:
     at = "$.compression_opts"
     if isinstance(name, str) and name in _LOWEST_LEVEL:
         lowest = _LOWEST_LEVEL[name]
+        options = whole(options, at)
         if options is not None and (type(options) is not int or not lowest <= options <= 9):
             fail(f"{name!r} needs an integer from {lowest} to 9, got {quote(options)}", at)
         return {"id": "bz2" if name == "bz2" else "zlib", **({} if options is None else {"level": options})}

@@ -5,6 +5,7 @@ Source: https://zarr-specs.readthedocs.io/en/latest/v1/v1.0.html
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, Final
 
 from ...dtypes import fill_value
@@ -33,7 +34,12 @@ def array_documents(metadata: ArrayMetadata) -> dict[str, dict[str, Any]]:
     # zarr-python 1 needs the document of attributes, even if there are none.
     attributes = {ATTRS: metadata.attributes}
     if (meta := metadata.document.get(META)) is not None:
-        changed = {"shape": list(metadata.shape), "chunks": list(metadata.chunk_shape)}
+        stored = parse_v2(meta["dtype"])
+        changed = {
+            "shape": list(metadata.shape),
+            "chunks": list(metadata.chunk_shape),
+            "fill_value": _respelled(meta["fill_value"], metadata.fill_value, stored),
+        }
         if not metadata.attributes and ATTRS not in metadata.document:
             attributes = {}
         return {**attributes, META: {**meta, **changed}}
@@ -78,6 +84,13 @@ def _compression(filters: list[dict[str, Any]]) -> tuple[str | None, Any]:
         # An option of later versions; 0 is the behaviour of version 1.
         del options["blocksize"]
     return name, options
+
+
+def _respelled(written: Any, value: Any, stored: np.dtype[Any]) -> Any:
+    """Return a document's fill value for writing it again; NaN and infinity stay the literals of zarr-python 1."""
+    if isinstance(written, float) and not math.isfinite(written):
+        return written
+    return fill_value.respelled(written, value, stored, fill_value.to_v2)
 
 
 def _fill_value(value: Any, stored: np.dtype[Any]) -> Any:

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from ...codecs.transpose import TransposeCodec
 from ...documents.deferred import load_around
+from ...documents.json import load_attributes
 from ...errors import MetadataError, UnsupportedError
 from ...stores.keys import join_path
 from ..format import CodecParts, Features, Format
 from ..model import ArrayMetadata, ChunkKeyEncoding, GroupMetadata
-from ..parts import error_at
+from ..parts import error_at, parse_attributes
 from . import parse, write
 
 if TYPE_CHECKING:
@@ -59,9 +60,13 @@ class V2(Format):
         documents = {
             name: load_around(found[key], key, ("metadata",) if name == self.consolidated_document else ())
             for name, key in keys.items()
-            if key in found
+            if key in found and name != ".zattrs"
         }
-        attributes = documents.get(".zattrs")
+        attributes_key = keys[".zattrs"]
+        attributes = None
+        if attributes_key in found:
+            with error_at(attributes_key):
+                attributes = parse_attributes(load_attributes(found[attributes_key], attributes_key), "$")
         if (document := documents.get(".zarray")) is not None:
             with error_at(keys[".zarray"]):
                 return parse.parse_array(document, attributes, allow_pickle=options.allow_pickle)

@@ -22,6 +22,7 @@ from ...codecs.numcodecs_adapter import STATE_SHAPE
 from ...codecs.registry import codec_from_v2
 from ...codecs.shuffle import ShuffleCodec
 from ...codecs.transpose import TransposeCodec
+from ...documents.configuration import whole
 from ...documents.deferred import Deferred, loaded
 from ...documents.departures import note
 from ...documents.json import quote
@@ -97,7 +98,7 @@ def parse_array(
     order = member(zarray, "order")
     if order not in ("C", "F"):
         fail(f"expected 'C' or 'F', got {quote(order)}", "$.order")
-    attributes = parse_attributes(zattrs, "$")
+    attributes = {} if zattrs is None else parse_attributes(zattrs, "$")
     codecs = codec_chain(
         _filters(zarray),
         stored,
@@ -117,7 +118,7 @@ def parse_array(
         attributes=attributes,
         dimension_names=dimension_names_of(attributes, len(shape)),
         zarr_format=2,
-        document={".zarray": zarray} if zattrs is None else {".zarray": zarray, ".zattrs": zattrs},
+        document={".zarray": zarray} if zattrs is None else {".zarray": zarray, ".zattrs": attributes},
     )
 
 
@@ -130,10 +131,11 @@ def parse_group(zgroup: dict[str, Any], zattrs: dict[str, Any] | None = None) ->
         If a document is malformed.
     """
     check_format(zgroup, 2)
+    attributes = {} if zattrs is None else parse_attributes(zattrs, "$")
     return GroupMetadata(
-        attributes=parse_attributes(zattrs, "$"),
+        attributes=attributes,
         zarr_format=2,
-        document={".zgroup": zgroup} if zattrs is None else {".zgroup": zgroup, ".zattrs": zattrs},
+        document={".zgroup": zgroup} if zattrs is None else {".zgroup": zgroup, ".zattrs": attributes},
     )
 
 
@@ -154,7 +156,7 @@ def parse_consolidated(
     """
     if not isinstance(zmetadata, dict):
         fail(f"expected a JSON object, got {quote(zmetadata)}", "$")
-    version = member(zmetadata, "zarr_consolidated_format")
+    version = whole(member(zmetadata, "zarr_consolidated_format"), "$.zarr_consolidated_format")
     if type(version) is not int or version != 1:
         raise UnsupportedError(f"expected 1, got {quote(version)}", json_path="$.zarr_consolidated_format")
     documents = member(zmetadata, "metadata")
@@ -168,7 +170,9 @@ def parse_consolidated(
         try:
             if path and path not in nodes:
                 check_path(path, "$")
-            if not isinstance(document, dict | Deferred):
+            if name == ".zattrs" and not isinstance(document, Deferred):
+                document = parse_attributes(document, "$")
+            elif not isinstance(document, dict | Deferred):
                 fail(f"expected a document, got {quote(document)}", "$")
         except MetadataError as error:
             # Naming the place takes longer than the checks.
@@ -194,9 +198,11 @@ def _parse_parts(
             if text is not None:
                 like[text] = parsed
             return parsed
-        attributes = parse_attributes(zattrs, "$")
+        attributes = {} if zattrs is None else parse_attributes(zattrs, "$")
         names = dimension_names_of(attributes, found.ndim)
-        documents = {".zarray": zarray} if zattrs is None else {".zarray": zarray, ".zattrs": zattrs}
+        documents = {".zarray": found.document[".zarray"]}
+        if zattrs is not None:
+            documents[".zattrs"] = attributes
         return found.with_own(attributes, names, documents)
     return parse_group(parts[".zgroup"], parts.get(".zattrs"))
 
@@ -313,9 +319,14 @@ def codec_chain(
     check_kinds([codec for _, codec in chain], at_filters)
     representation: Representation = ArrayRepresentation(chunk_shape, native(stored))
     codecs: list[Codec] = []
+    documents = dict(values)
     for at, codec in chain:
         if isinstance(codec, ShuffleCodec):
             codec = codec.for_bytes(representation)
+            document = documents[at]
+            if isinstance(document.get("elementsize"), str) and not codec.tail:
+                # As an integer, it leaves nothing open.
+                document["elementsize"] = codec.elementsize
         codecs.append(codec)
         try:
             representation = codec.encoded(representation)

@@ -40,7 +40,12 @@ def array_documents(metadata: ArrayMetadata) -> dict[str, dict[str, Any]]:
     """
     attributes = attributes_document(metadata.attributes, metadata.document.get(".zattrs"))
     if (zarray := metadata.document.get(".zarray")) is not None:
-        changed = {"shape": list(metadata.shape), "chunks": list(metadata.chunk_shape)}
+        stored = parse_v2(zarray["dtype"])
+        changed = {
+            "shape": list(metadata.shape),
+            "chunks": list(metadata.chunk_shape),
+            "fill_value": fill_value.respelled(zarray["fill_value"], metadata.fill_value, stored, fill_value.to_v2),
+        }
         return {**attributes, ".zarray": {**zarray, **changed}}
     if not metadata.chunk_grid.is_regular:
         raise ArgumentError("version 2 has regular chunk grids only; a rectilinear one needs zarr_format=3")

@@ -134,7 +134,7 @@ def parse_array(document: dict[str, Any], *, allow_pickle: bool = False, allow_f
         note("null, as in an example of the draft of 2023; missing chunks read as zeros", "$.fill_value")
     else:
         fill_text = fill_value.from_draft(fill_text, dtype, json_path="$.fill_value")
-        fill = fill_value.from_v3(fill_text, _stored(dtype, codecs), data_type)
+        fill = fill_value.from_v3(fill_text, _stored(dtype, codecs), data_type, rounded=True)
     chunk = ArrayRepresentation(chunk_grid.chunk_shape, dtype)
     codecs = with_fill_value(codecs, fill, chunk)
     representations(codecs, chunk)
@@ -148,7 +148,7 @@ def parse_array(document: dict[str, Any], *, allow_pickle: bool = False, allow_f
         chunk_key_encoding=encoding,
         fill_value=fill,
         codecs=codecs,
-        attributes=parse_attributes(document.get("attributes"), "$.attributes"),
+        attributes=parse_attributes(document.get("attributes", {}), "$.attributes"),
         dimension_names=_dimension_names(document.get("dimension_names"), len(shape)),
         zarr_format=3,
         document=document,
@@ -174,7 +174,7 @@ def parse_group(document: dict[str, Any], *, allow_pickle: bool = False, allow_f
         parse = functools.partial(_parse_below, like={}, allow_pickle=allow_pickle, allow_fallback=allow_fallback)
         nodes = ConsolidatedNodes(documents, parse)
     return GroupMetadata(
-        attributes=parse_attributes(document.get("attributes"), "$.attributes"),
+        attributes=parse_attributes(document.get("attributes", {}), "$.attributes"),
         zarr_format=3,
         consolidated=nodes,
         document=document,
@@ -191,8 +191,10 @@ def _parse_below(
         found = like.get(rest)
         if found is not None:
             names = _dimension_names(document.get("dimension_names"), found.ndim)
-            attributes = parse_attributes(document.get("attributes"), "$.attributes")
-            return found.with_own(attributes, names, document)
+            attributes = parse_attributes(document.get("attributes", {}), "$.attributes")
+            # Spellings are corrected in the document that was parsed.
+            alike = {name: found.document[name] for name in document if name not in _OWN_MEMBERS}
+            return found.with_own(attributes, names, document | alike)
         parsed = parse_node(document, allow_pickle=allow_pickle, allow_fallback=allow_fallback)
         if rest is not None and isinstance(parsed, ArrayMetadata):
             like[rest] = parsed

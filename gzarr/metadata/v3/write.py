@@ -82,12 +82,16 @@ def _updated(metadata: ArrayMetadata) -> dict[str, Any]:
     if names is not None and document.get("dimension_names") != list(names):
         document["dimension_names"] = list(names)
     document["shape"] = list(metadata.shape)
+    document["fill_value"] = fill_value.respelled(
+        document["fill_value"], metadata.fill_value, metadata.dtype, fill_value.to_v3
+    )
     if plugin_of_grid(document) is not None:
         # The shape is all that a plugin's grid depends on, besides its own configuration.
         return document
     grid = copy.deepcopy(document["chunk_grid"])
     configuration = grid["configuration"]
     if not metadata.chunk_grid.is_regular:
+        configuration["chunk_shapes"] = _whole(configuration["chunk_shapes"])
         _extend(configuration["chunk_shapes"], metadata.chunk_grid.axes)
     elif "chunk_shape" in configuration:
         configuration["chunk_shape"] = list(metadata.chunk_shape)
@@ -108,6 +112,10 @@ def _extend(chunk_shapes: list[Any], axes: Sequence[ChunkAxis]) -> None:
         lengths = chunk_shapes[d]
         if isinstance(lengths, list) and _total(lengths) != axis.end:
             chunk_shapes[d] = _listing(axis)
+
+
+def _whole(lengths: Any) -> Any:
+    return [_whole(item) for item in lengths] if isinstance(lengths, list) else int(lengths)
 
 
 def _total(lengths: list[Any]) -> int:

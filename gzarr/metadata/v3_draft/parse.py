@@ -18,6 +18,7 @@ from ...codecs.bytes import BytesCodec
 from ...codecs.chain import representations
 from ...codecs.codec import ArrayRepresentation
 from ...codecs.sharding import ShardingIndexed
+from ...documents.configuration import whole_items
 from ...documents.departures import note
 from ...documents.json import quote
 from ...dtypes import fill_value
@@ -116,6 +117,8 @@ def parse_array(
     stored, data_type = _data_type(member(document, "data_type"), allow_fallback=allow_fallback)
     grid = _chunk_grid(member(document, "chunk_grid"))
     at_shape = "$.chunk_grid.chunk_shape"
+    if isinstance(grid["chunk_shape"], list):
+        grid["chunk_shape"] = whole_items(grid["chunk_shape"], at_shape)
     chunk_shape = parse_chunk_shape(grid["chunk_shape"], shape, stored, at_shape)
     layout_name = member(document, "chunk_memory_layout")
     if layout_name not in ("C", "F"):
@@ -164,7 +167,7 @@ def _check_members(document: Any, known: frozenset[str]) -> None:
 
 
 def _attributes(document: dict[str, Any]) -> dict[str, Any]:
-    value = document.get("attributes")
+    value = document.get("attributes", {})
     if value == []:
         note("an array in place of an object, as xtensor-zarr writes it", "$.attributes")
         return {}
@@ -360,6 +363,8 @@ def _sharding(value: Any, at: str, ndim: int) -> tuple[int, ...]:
         fail(f'expected an object with "chunks_per_shard", got {quote(configuration)}', f"{at}.configuration")
     counts = configuration["chunks_per_shard"]
     at = f"{at}.configuration.chunks_per_shard"
+    if isinstance(counts, list):
+        counts = configuration["chunks_per_shard"] = whole_items(counts, at)
     if not isinstance(counts, list) or not all(type(n) is int and 1 <= n < 2**63 for n in counts):
         fail(f"expected an array of integers from 1 to 2**63 - 1, got {quote(counts)}", at)
     if math.prod(counts) > 2**40:

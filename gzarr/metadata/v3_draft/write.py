@@ -79,7 +79,13 @@ def updated(metadata: ArrayMetadata) -> dict[str, Any]:
     before = metadata.document["array"]
     # xtensor-zarr's spelling of empty attributes is kept.
     attributes = {"attributes": metadata.attributes} if metadata.attributes or before.get("attributes") else {}
-    return {**metadata.document, "array": {**before, "shape": list(metadata.shape), **attributes}}
+    fill = fill_value.respelled(before["fill_value"], metadata.fill_value, metadata.dtype, _fill_value)
+    changed = {"shape": list(metadata.shape), "fill_value": fill}
+    return {**metadata.document, "array": {**before, **changed, **attributes}}
+
+
+def _fill_value(value: Any, dtype: np.dtype[Any]) -> Any:
+    return fill_value.to_draft(fill_value.to_v2(value, dtype), dtype)
 
 
 def _array_document(metadata: ArrayMetadata, layout: Layout) -> dict[str, Any]:
