@@ -147,7 +147,8 @@ class Array(WritableArray):
         erase
             Whether stored elements outside the new shape are erased: whole chunks (shards), and parts of the chunks at
             its edge. If False, they stay in the store and reappear when the array grows, through this object or with
-            ``erase=False``; not possible with a chunk grid from another package.
+            ``erase=False``; not possible with a chunk grid from another package, nor in Icechunk, which has no chunks
+            outside the shape.
         lock
             Whether to exclude other processes that also pass ``lock=True``, by a file lock beside the data.
 

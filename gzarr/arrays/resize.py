@@ -16,7 +16,7 @@ from ..engines.cpu.write_threads import is_fill
 from ..errors import ArgumentError, GzarrError
 from ..metadata.model import ArrayMetadata
 from ..metadata.to_documents import resized
-from ..nodes.change import change_array, hold_documents, look
+from ..nodes.change import change_array, documents_first, hold_documents, look
 from ..nodes.documents import Documents
 from ..plan.selection import parse_basic
 from ..stores import locks
@@ -44,6 +44,7 @@ def resize(array: WritableArray, shape: int | Sequence[int], *, erase: bool, loc
     """Change the shape of an array; see :meth:`gzarr.Array.resize`."""
     store: Store = array.store  # type: ignore[assignment]
     before = array.metadata
+    first = documents_first(store)
 
     def clear_beyond(found: ArrayMetadata, new: ArrayMetadata) -> None:
         if erase and not array._keeps_outside and any(a > b for a, b in zip(new.shape, found.shape, strict=True)):
@@ -59,12 +60,22 @@ def resize(array: WritableArray, shape: int | Sequence[int], *, erase: bool, loc
                 f"{array.name}: erase=False is not possible with the chunk grid of another package, which may use "
                 "other chunks when the array grows again"
             )
-        # Before the new shape is there, since what is beyond the old one is invisible until then.
-        clear_beyond(before, new)
+        if shrinks and not erase and first:
+            raise ArgumentError(
+                f"{array.name}: erase=False is not possible in {store!r}, which has no chunks outside the shape"
+            )
+        if not first:
+            # Before the new shape is there, since what is beyond the old one is invisible until then.
+            clear_beyond(before, new)
+        elif shrinks:
+            # Afterwards, the store would not know them, but some of them again when the array grows.
+            clear_outside(store, array.path, before, new, lock=lock, edges=False)
         return new
 
     with _turn(array, lock=lock):
         after = change_array(store, array.path, array.zarr_format, change, array._become, lock=lock)
+        if first:
+            clear_beyond(before, after)
         if erase:
             clear_outside(store, array.path, before, after, lock=lock)
         shrunk = any(a < b for a, b in zip(after.shape, before.shape, strict=True))
@@ -84,6 +95,9 @@ def append(array: WritableArray, value: Any, axis: int, *, lock: bool, fill_mask
 
     zarr-python keeps the document from when the array was opened, and replaces it first: it needs two, without these
     promises. If the last chunk gets further elements, a fourth round trip reads it.
+
+    Where the store takes no chunks outside the shape (:func:`gzarr.nodes.change.documents_first`), the document is
+    replaced before them, and put back if they cannot be written.
     """
     store: Store = array.store  # type: ignore[assignment]
     value = as_data(value, array.dtype, array.name, array.ndim, fill_masked=fill_masked)
@@ -97,7 +111,19 @@ def append(array: WritableArray, value: Any, axis: int, *, lock: bool, fill_mask
         number, shape = _appended(array, value.shape, axis)
         region = [slice(None)] * array.ndim
         region[number] = slice(array.shape[number], None)
-        grown = resized(array.metadata, shape)
+        before = array.metadata
+        grown = resized(before, shape)
+        first = documents_first(store)
+
+        def set_shape(shape: tuple[int, ...], documents: Documents | None = None) -> None:
+            def change(found: ArrayMetadata) -> ArrayMetadata:
+                return resized(same_array(array, found), shape)
+
+            change_array(store, array.path, array.zarr_format, change, array._become, lock=lock, documents=documents)
+
+        # Where a change depends on the document that was read, it need not be read again.
+        if first:
+            set_shape(shape, documents)
         if 0 not in value.shape:
             selection = parse_basic(tuple(region), shape)
             try:
@@ -105,14 +131,13 @@ def append(array: WritableArray, value: Any, axis: int, *, lock: bool, fill_mask
             except BaseException:
                 # Elements written beyond the end are not visible, but would be once the array grows.
                 with contextlib.suppress(GzarrError):
-                    clear_outside(store, array.path, grown, array.metadata, lock=lock)
+                    clear_outside(store, array.path, grown, before, lock=lock)
+                if first:
+                    with contextlib.suppress(GzarrError):
+                        set_shape(before.shape)
                 raise
-
-        def grow(found: ArrayMetadata) -> ArrayMetadata:
-            return resized(same_array(array, found), shape)
-
-        # Where a change depends on the document that was read, it need not be read again.
-        change_array(store, array.path, array.zarr_format, grow, array._become, lock=lock, documents=documents)
+        if not first:
+            set_shape(shape, documents)
         return shape
 
 
@@ -148,7 +173,9 @@ def _turn(array: WritableArray, *, lock: bool) -> Iterator[None]:
         yield
 
 
-def clear_outside(store: Store, path: str, old: ArrayMetadata, new: ArrayMetadata, *, lock: bool = False) -> None:
+def clear_outside(
+    store: Store, path: str, old: ArrayMetadata, new: ArrayMetadata, *, lock: bool = False, edges: bool = True
+) -> None:
     """Erase an array's elements outside its new shape, after the new metadata is stored.
 
     Chunks (shards) outside are erased. In chunks that are partially outside, that part is set to the fill value, so
@@ -163,6 +190,8 @@ def clear_outside(store: Store, path: str, old: ArrayMetadata, new: ArrayMetadat
         Old and new metadata, which differ in their shapes.
     lock
         Whether to exclude writers in other processes, by file locks.
+    edges
+        Whether chunks that are partially outside are changed. Without them, this may precede the new metadata.
 
     Raises
     ------
@@ -184,7 +213,8 @@ def clear_outside(store: Store, path: str, old: ArrayMetadata, new: ArrayMetadat
             store.erase_values(outside)
         erased = set(outside)
         edge = [coords for key, coords in batch if key not in erased]
-        _fill_edges(store, path, old, new, edge, cut, lock=lock)
+        if edges:
+            _fill_edges(store, path, old, new, edge, cut, lock=lock)
 
 
 def _clear_beyond(array: WritableArray, old: ArrayMetadata, new: ArrayMetadata, *, lock: bool) -> None:

@@ -17,7 +17,7 @@ from ..errors import ArgumentError, NodeTypeError, StoreError
 from ..metadata.formats import FORMATS, check_zarr_format
 from ..metadata.model import GroupMetadata
 from ..metadata.to_documents import array_documents, check_shape, plain
-from ..nodes.change import hold_documents, set_documents
+from ..nodes.change import documents_first, erase_node, hold_documents, set_documents
 from ..nodes.create import (
     begin_array,
     check_free,
@@ -126,16 +126,15 @@ class NewArray:
                     write_new_array(self._store, self._path, metadata, location, overwrite=self._overwrite)
                     return self.array
                 stage = self._stage(location)
-                if stage is None and getattr(self._store, "documents_first", False):
+                first = stage is None and documents_first(self._store)
+                if first:
                     write_new_array(self._store, self._path, metadata, location, overwrite=self._overwrite)
                 elif stage is None:
                     location = begin_array(self._store, self._path, metadata, location, overwrite=self._overwrite)
             if stage is not None:
                 self._write_aside(stage, location)
-            elif getattr(self._store, "documents_first", False):
-                self.array[...] = self._data
             else:
-                self._write_in_place(location)
+                self._write_in_place(location, first=first)
         return self.array
 
     def _stage(self, location: Location) -> Stage | None:
@@ -166,16 +165,22 @@ class NewArray:
         finally:
             stage.discard()
 
-    def _write_in_place(self, location: Location) -> None:
-        """Write data, and then the documents: an array that is not complete is none."""
+    def _write_in_place(self, location: Location, *, first: bool) -> None:
+        """Write data, and then the documents unless they came first: an array that is not complete is none."""
         store, path, metadata = self._store, self._path, self.array.metadata
         try:
             self.array[...] = self._data
         except BaseException:
             # Without an array, they would only be in the way of the next one.
             with contextlib.suppress(StoreError):
-                erase_strays(store, path, metadata)
+                if first:
+                    with hold_documents(store, path):
+                        erase_node(store, path, location.layout)
+                else:
+                    erase_strays(store, path, metadata)
             raise
+        if first:
+            return
         with hold_documents(store, path):
             finish_array(store, path, metadata, location, overwrite=self._overwrite)
 

@@ -3,7 +3,8 @@
 Rules for all changes, including creating and moving nodes (:mod:`gzarr.nodes.create`):
 
 - Everything is checked before anything is written.
-- A node appears with its last document and disappears with its first: readers see all of it or nothing.
+- A node appears with its last document and disappears with its first: readers see all of it or nothing. (Stores
+  that refuse chunks without an array get the documents first: :func:`documents_first`.)
 - Consolidated metadata of the groups above a node is removed before the node changes, because it would be outdated.
   (zarr-python keeps it, and then shows the old state.) :func:`gzarr.consolidate_metadata` writes it again.
 - Changes start from the documents currently in the store, not from those read when a node was opened, and writers take
@@ -61,6 +62,18 @@ def writable(store: ReadableStore, what: str) -> Store:
     return cast("Store", store)
 
 
+def documents_first(store: object) -> bool:
+    """Return whether a store takes no chunk before the document of its array, nor outside the shape that this says.
+
+    There, an array is created and grows with its document, and loses chunks before its document says so. Readers do not
+    see that, because such a store commits both together (:attr:`gzarr.stores.ZarrStore.documents_first`).
+    """
+    # A cache passes changes on to its store.
+    while isinstance(inner := getattr(store, "store", None), WritableStore):
+        store = inner
+    return bool(getattr(store, "documents_first", False))
+
+
 def reader_of(store: ReadableStore) -> NodeReader:
     """Return a reader that accepts documents with any codecs, since no chunk will be decoded with them."""
     return NodeReader(store, allow_pickle=True, use_consolidated=False, allow_fallback=True)
@@ -101,7 +114,7 @@ def _document_lock(store: Any, path: str) -> contextlib.AbstractContextManager[N
 
 
 def write_array(store: Store, path: str, metadata: ArrayMetadata) -> None:
-    """Write the documents of an array that exists, or whose chunks have just been written.
+    """Write the documents of an array that exists, or whose chunks have just been written, or will be.
 
     Parameters
     ----------

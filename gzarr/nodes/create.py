@@ -21,12 +21,12 @@ from ..stores import io_threads
 from ..stores.base import ExclusiveStore, RemoteValues, SelectiveStore, is_listable, knows_of
 from ..stores.keys import is_document
 from ..stores.locks import hold, hold_node
-from .change import drop_indexes, erase_node, keys_above, reader_of, set_documents
+from .change import documents_first, drop_indexes, erase_node, keys_above, reader_of, set_documents
 from .documents import Documents, is_conditional, upward
 from .surroundings import look_around
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from typing import TypeGuard
 
     from ..metadata.format import Format
@@ -490,19 +490,37 @@ def move_node(store: Store, source: str, dest: str, zarr_format: ZarrFormat) -> 
         drop_indexes(store, dest)
         _write_parents(store, dest, location, zarr_format)
         documents = dict(zip(source_keys, dest_keys, strict=True))
+        prefixes = list(zip(source_prefixes, dest_prefixes, strict=True))
         try:
-            for before, after in zip(source_prefixes, dest_prefixes, strict=True):
-                for key in store.list_prefix(before):
-                    if key not in documents:
-                        _copy(store, key, after + key[len(before) :])
-            for key, to in documents.items():
-                _copy(store, key, to)
+            _copy_node(store, documents, prefixes)
         except StoreError:
             # The destination was empty before; partial copies would block the next attempt.
             with contextlib.suppress(StoreError):
                 erase_node(store, dest, layout)
             raise
         erase_node(store, source, layout)
+
+
+def _copy_node(store: Store, documents: Mapping[str, str], prefixes: Sequence[tuple[str, str]]) -> None:
+    """Copy everything of a node, its own documents last; where documents come first, all of them, from the node down.
+
+    ``documents`` are the keys of its own documents, and ``prefixes`` those of all below it, each with the new one.
+    """
+    first = documents_first(store)
+    if first:
+        for key, to in documents.items():
+            _copy(store, key, to)
+        for before, after in prefixes:
+            below = [key for key in store.list_prefix(before) if is_document(key) and key not in documents]
+            for key in sorted(below, key=lambda key: key.count("/")):
+                _copy(store, key, after + key[len(before) :])
+    for before, after in prefixes:
+        for key in store.list_prefix(before):
+            if key not in documents and not (first and is_document(key)):
+                _copy(store, key, after + key[len(before) :])
+    if not first:
+        for key, to in documents.items():
+            _copy(store, key, to)
 
 
 def _copy(store: Store, key: str, to: str) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import pickle
+import re
 import sys
 import time
 from functools import partial
@@ -24,7 +25,7 @@ from .timeouts import seconds
 from .whole_values import RequestedValues, WholeValues
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterable, Iterator, Sequence
+    from collections.abc import Collection, Coroutine, Iterable, Iterator, Sequence
 
     from typing_extensions import Buffer
 
@@ -37,8 +38,20 @@ _ERASING_S: Final = 1200.0
 _CALLS, _EACH = 8, 8
 #: Packages whose stores do not work in a forked child: they hang there.
 _NOT_FORK_SAFE: Final = frozenset({"icechunk"})
-#: Icechunk's words for keys and prefixes that it cannot have.
-_NO_KEY: Final = ("invalid zarr key", "bad key prefix")
+#: Icechunk's words for keys and prefixes that it cannot have: beside its format, of no array, or beyond one's shape.
+_NO_KEY: Final = (
+    "invalid zarr key",
+    "bad key prefix",
+    "node not found at",
+    "there is not an array at",
+    "invalid chunk index",
+)
+#: In place of what stands for an absent key, where there must be one.
+_MUST_BE: Final = object()
+#: In place of a page, if a prefix is not that of a node; it is not empty.
+_NO_NODE: Final = ("no node",)
+#: A line of Icechunk's errors with a cause.
+_CAUSE: Final = re.compile(r"\s*[|`]-+>(.*)")
 #: Keys of a page of a listing.
 PAGE_KEYS: Final = 1000
 
@@ -110,12 +123,21 @@ class ZarrStore(RequestedValues, WholeValues):
 
     @property
     def documents_first(self) -> bool:
-        """Whether no chunk can be stored before the document of its array: Icechunk's, which commits both together."""
+        """Whether there is no chunk without the document of its array, nor outside the shape that this says.
+
+        So it is in Icechunk's stores, which commit both together.
+        """
         store: Any = self.store
         # Wrappers of zarr-python keep it there.
         while is_zarr_store(inner := getattr(store, "_store", None)):
             store = inner
-        return type(store).__module__.partition(".")[0] == "icechunk"
+        return _is_of_icechunk(store)
+
+    def refusal(self, documents: Collection[str]) -> str:
+        """Return why nodes cannot be stored, given the names of their documents; empty if they can."""
+        if set(documents) == {"zarr.json"} or not self.documents_first:
+            return ""
+        return "Icechunk holds Zarr version 3 only: choose that (zarr_format=3, --zarr-format 3)"
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, ZarrStore):
@@ -156,9 +178,20 @@ class ZarrStore(RequestedValues, WholeValues):
         return sync(coroutine, timeout=timeout)
 
     def _try(
-        self, what: str, key: str, function: Any, *arguments: Any, timeout: float | None = None, absent: Any = None
+        self, what: str, key: str, function: Any, *arguments: Any, timeout: float | None = None, absent: Any = _MUST_BE
     ) -> Any:
-        """Return the result of a coroutine function of the store; ``absent`` if it says that there can be no such key.
+        """Return the result of a coroutine function of the store.
+
+        Parameters
+        ----------
+        what, key
+            What is tried with which key, for messages.
+        function, *arguments
+            The function, and what it is called with.
+        timeout
+            Seconds that it may take; None for those of this store.
+        absent
+            Result if the store says that there can be no such key; left out, that is an error.
 
         Raises
         ------
@@ -171,7 +204,8 @@ class ZarrStore(RequestedValues, WholeValues):
         except BaseException as error:
             if isinstance(error, (KeyboardInterrupt, SystemExit)):
                 raise
-            if _is_no_key(error):
+            # Icechunk raises a KeyError where a chunk is to be erased and its array is not there.
+            if absent is not _MUST_BE and (_is_no_key(error) or (type(error) is KeyError and self.documents_first)):
                 return absent
             raise self._error(what, key, error) from None
         finally:
@@ -181,7 +215,9 @@ class ZarrStore(RequestedValues, WholeValues):
         if isinstance(error, TimeoutError):
             reason = f"no answer in {self.timeout:g} s"
         else:
-            reason = redaction.describe(error, frozenset())
+            reason = redaction.describe(_without_trace(error), frozenset())
+            if what == "write" and _is_no_key(error) and _NO_KEY[0] in reason:
+                reason += "; chunks in Icechunk have the keys of chunk_key_encoding='default' with '/'"
         return StoreError(f"{self!r}: cannot {what} {key!r}: {reason}", key=key)
 
     # -- reading
@@ -261,7 +297,10 @@ class ZarrStore(RequestedValues, WholeValues):
     # -- listing
 
     def _listed(self, prefix: str, method: str, *arguments: str) -> Iterator[str]:
-        """Yield what an asynchronous generator of the store yields, fetched by pages."""
+        """Yield what an asynchronous generator of the store yields, fetched by pages.
+
+        Icechunk lists the keys below nodes only: those below a prefix of chunks are among those of their array.
+        """
         store = self._here()
         names: Any = None
 
@@ -275,7 +314,12 @@ class ZarrStore(RequestedValues, WholeValues):
                     found.append(await anext(names))
             return found
 
-        while found := self._try("list", prefix, page, absent=[]):
+        while found := self._try("list", prefix, page, absent=_NO_NODE):
+            if found is _NO_NODE:
+                if method == "list_prefix" and any(self._listed(prefix, "list_dir", prefix)):
+                    above = "".join(prefix[:-1].rpartition("/")[:2])
+                    yield from self._listed(above, method, above)
+                return
             yield from found
             if len(found) < PAGE_KEYS:
                 return
@@ -360,13 +404,13 @@ class ZarrStore(RequestedValues, WholeValues):
         self._check_writable()
         for key in keys:
             split_key(key)
-            self._try("erase", key, self._here().delete, key)
+            self._try("erase", key, self._here().delete, key, absent=None)
 
     def erase_prefix(self, prefix: str) -> None:
         """Erase all keys that start with ``prefix``."""
         self._check_writable()
         split_prefix(prefix)
-        self._try("erase", prefix, self._here().delete_dir, prefix.rstrip("/"), timeout=_ERASING_S)
+        self._try("erase", prefix, self._here().delete_dir, prefix.rstrip("/"), timeout=_ERASING_S, absent=None)
 
 
 def _prototype() -> Any:
@@ -407,8 +451,22 @@ def _asked(request: Request) -> Any:
 
 def _is_no_key(outcome: object) -> bool:
     """Return whether Icechunk says that there can be no such key, or no keys with such a prefix."""
-    package = type(outcome).__module__.partition(".")[0]
-    return package == "icechunk" and any(words in str(outcome) for words in _NO_KEY)
+    return _is_of_icechunk(outcome) and any(words in str(outcome) for words in _NO_KEY)
+
+
+def _is_of_icechunk(value: object) -> bool:
+    return type(value).__module__.partition(".")[0] == "icechunk"
+
+
+def _without_trace(error: BaseException) -> BaseException:
+    """Return an error of Icechunk with what has failed and why, without the places in its code; others as they are."""
+    if not _is_of_icechunk(error):
+        return error
+    lines = str(error).splitlines()
+    said = [line.strip().removeprefix("x ") for line in lines[:1]]
+    # Causes have arrows; the last one is often said at the beginning.
+    causes = (cause[1].strip() for line in lines[1:] if (cause := _CAUSE.match(line)))
+    return type(error)(": ".join(dict.fromkeys([*said, *causes])))
 
 
 def _with_wrapped(store: Any) -> list[Any]:

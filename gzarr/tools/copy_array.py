@@ -22,7 +22,7 @@ from ..engines import pool
 from ..errors import ChunkDecodeError, ChunkError, ChunkWriteError, MissingChunkError, StoreError
 from ..metadata.model import ArrayMetadata
 from ..metadata.to_documents import array_documents
-from ..nodes.change import reader_of, write_array
+from ..nodes.change import documents_first, reader_of, write_array
 from ..stores.base import is_listable
 from .processes import in_processes
 
@@ -142,7 +142,7 @@ class ArrayCopy:
         return array_documents(present, self.path) == array_documents(self.metadata, self.path)
 
     def steps(self, executor: Executor | None = None) -> Iterator[int]:
-        """Copy the chunks, then the documents; yield the number of finished steps after each part.
+        """Copy the chunks, then the documents, unless these come first; yield the number of steps after each part.
 
         Parameters
         ----------
@@ -152,6 +152,9 @@ class ArrayCopy:
         _log.info("copying %s, %d parts at most", self.source.name, self.total)
         if self._resume:
             self._erase_outside()
+        first = documents_first(self._store)
+        if first and not self.has_documents:
+            write_array(self._store, self.path, self.metadata)
         parts = self._value_parts() if self._as_is else self._boxes()
         outcomes: Iterator[list[str]]
         outcomes = map(self.work_on, parts) if executor is None else in_processes(executor, self, parts)
@@ -161,7 +164,7 @@ class ArrayCopy:
             yield len(some)
         if self._as_is and self._resume and not self._writes_absent:
             yield from self._erase_absent()
-        if not self.has_documents:
+        if not first and not self.has_documents:
             write_array(self._store, self.path, self.metadata)
         if self._read_back:
             self._read_back_rest()

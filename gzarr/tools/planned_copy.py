@@ -1,7 +1,9 @@
 """A copy that is planned and checked: what it will write, and the writing itself.
 
 - Groups are written before their members, the documents of an array after its chunks. So an existing array is always
-  complete, and a copy that fails or is killed leaves chunks without an array, which nobody reads.
+  complete, and a copy that fails or is killed leaves chunks without an array, which nobody reads. In stores that refuse
+  such chunks (:func:`gzarr.nodes.change.documents_first`), documents come first, and a copy that fails leaves changes
+  that nobody has committed.
 - ``resume`` trusts no existing data: it is read, compared with the source, and written again where it differs. Nodes
   that the source lacks are neither erased nor silently kept: they are an error.
 """

@@ -9,6 +9,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from ..errors import ArgumentError
+from ..nodes.change import documents_first
 from ..stores import why_not_shared
 
 if TYPE_CHECKING:
@@ -58,7 +59,11 @@ def as_executor(client: Any) -> Executor:
 
 def check_shared(store: ReadableStore, what: str) -> None:
     """Raise ArgumentError if other processes do not see what is in a store."""
-    if (reason := why_not_shared(store)) is not None:
+    reason = why_not_shared(store)
+    if reason is None and documents_first(store) and not getattr(store, "read_only", True):
+        # A fork of a session can be pickled: what is written to it is lost unless somebody merges it.
+        reason = "what they write in Icechunk would not become part of its session"
+    if reason is not None:
         raise ArgumentError(f"{what}, {store!r}, cannot be used by other processes: {reason}; omit client=")
 
 
@@ -95,7 +100,8 @@ def pickled(work: WorkOfProcesses[Any]) -> bytes:
     """
     try:
         return pickle.dumps(work)
-    except (pickle.PicklingError, AttributeError, TypeError) as error:
+    # (Icechunk refuses writable sessions with a ValueError.)
+    except (pickle.PicklingError, AttributeError, TypeError, ValueError) as error:
         reason = error
     try:
         # It comes with dask.distributed, and also takes functions that have no name.

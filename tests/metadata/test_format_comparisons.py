@@ -87,10 +87,17 @@ def test_no_module_outside_metadata_compares_versions() -> None:
 
 
 # They name documents on purpose: a self-test has documents of its own, tensorstore has a driver for each kind,
-# kerchunk's references in Parquet are always of one kind, and so are OME-Zarr files, which are ordered by that name. No
-# node may have the name of a document.
+# kerchunk's references in Parquet are always of one kind, and so are Icechunk's stores and OME-Zarr files, which are
+# ordered by that name. No node may have the name of a document.
 NAMING = frozenset(
-    ("cli/selftest.py", "cli/bench.py", "stores/fsspec_references.py", "stores/keys.py", "stores/ozx.py")
+    (
+        "cli/selftest.py",
+        "cli/bench.py",
+        "stores/fsspec_references.py",
+        "stores/keys.py",
+        "stores/ozx.py",
+        "stores/zarr_store.py",
+    )
 )
 
 
