@@ -97,6 +97,11 @@ def without_length(store: Served, request: Request, what: str) -> StoreError:
     )
 
 
+def unreadable(store: Served, request: Request, reason: str) -> StoreError:
+    """Return the error for an answer with headers that obstore cannot read."""
+    return StoreError(f"{store!r}: cannot read {request.key!r}: {reason}; {way_out(store)}", key=request.key)
+
+
 def way_out(store: Served) -> str:
     """Return how to read what is read neither by obstore nor by libcurl."""
     install = "" if curl_threads.available() else ", or install libcurl for Python, by the extra gzarr[curl]"

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 PREFIX: Final = "fsspec+"
 #: Options that say where the targets of references are.
 _TARGETS: Final = frozenset({"fs", "remote_protocol"})
-_CHAIN: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+(?:://[^:]*)?::")
+# In brackets is an IPv6 address.
+_CHAIN: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+(?:://[^:\[]*)?::")
 
 
 def is_for_fsspec(url: str, scheme: str) -> bool:
@@ -28,7 +29,7 @@ def is_for_fsspec(url: str, scheme: str) -> bool:
     url, scheme
         Text, and its scheme in lower case; ``""`` for none.
     """
-    if scheme.startswith(PREFIX) or _CHAIN.match(url):
+    if scheme.startswith(PREFIX) or is_chain(url):
         return True
     if not scheme:
         return False
@@ -36,6 +37,11 @@ def is_for_fsspec(url: str, scheme: str) -> bool:
         return scheme in module("fsspec").available_protocols()
     except ArgumentError:
         return False
+
+
+def is_chain(url: str) -> bool:
+    """Return whether a text is a chain of several URLs (``simplecache::https://...``)."""
+    return _CHAIN.match(url) is not None
 
 
 def without_prefix(url: str) -> str:

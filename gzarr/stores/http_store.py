@@ -16,9 +16,9 @@ from .atomic_files import TEMPORARY
 from .attempts import FailedRequest
 from .buffers import as_view
 from .connections import to_server
-from .content_encodings import content_encodings, encoded, without_length
+from .content_encodings import content_encodings, encoded, unreadable, without_length
 from .keys import split_key, split_prefix
-from .object_errors import Kind
+from .object_errors import Kind, is_unreadable
 from .remote_store import LACKS_LENGTH, RemoteStore
 
 if TYPE_CHECKING:
@@ -88,12 +88,14 @@ class HttpStore(RemoteStore):
             self._plain.from_end = False
             return answer
         reason = failed.failure.reason
-        if LACKS_LENGTH in reason or _LACKS_SIZE in reason:
+        if LACKS_LENGTH in reason or _LACKS_SIZE in reason or is_unreadable(failed.failure):
             plain = self._plainly(request)
             if plain is not None:
                 return plain
             if _LACKS_SIZE in reason:
                 raise without_length(self, request, "how many bytes the value has") from None
+            if is_unreadable(failed.failure):
+                raise unreadable(self, request, reason) from None
         return super()._answer_of(request, failed)
 
     def can_list(self) -> bool:

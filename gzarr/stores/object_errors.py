@@ -80,6 +80,55 @@ _STATUS_OF_CLASS: Final = {
     "UnauthenticatedError": 401,
     "PermissionError": 403,
 }
+# How rustls says that it does not trust a server, or that the two do not understand each other.
+_CERTIFICATE: Final = re.compile(r"\bInvalidCertificate\(\s*([A-Za-z]+)(?:\(\s*OtherError\(\s*([A-Za-z]+))?")
+_TLS: Final = re.compile(
+    r"\b(?:InvalidMessage|PeerIncompatible|PeerMisbehaved|AlertReceived)\(\s*"
+    r"(InvalidContentType|HandshakeFailure|ProtocolVersion|InsufficientSecurity|UnrecognisedName|CertificateRequired|"
+    r"BadCertificate|UnknownCA|AccessDenied|NoApplicationProtocol|(?:Server|No|Tls)[A-Za-z0-9]+)"
+)
+_CERTIFICATES: Final = {
+    "UnknownIssuer": "its issuer is not known here",
+    "CaUsedAsEndEntity": "it is signed by itself",
+    "Expired": "it has expired",
+    "NotValidYet": "it is not valid yet",
+    "NotValidForName": "it is that of another name",
+    "Revoked": "it was revoked",
+}
+_ROOT: Final = "pass its issuer's certificate (PEM) as storage_options={'client_options': {'root_certificate': ...}}"
+_UNTRUSTED: Final = (
+    "where nobody else can be in between, pass storage_options={'client_options': {'allow_invalid_certificates': True}}"
+)
+_ASKED: Final = re.compile(r"\buri: Some\(\s*[A-Za-z]+://([^\s/?#,]+)")
+_LOOKUP: Final = re.compile(r'"(?:failed to lookup address information: )?([A-Za-z ,.-]{1,80})"')
+# EAI_AGAIN; and WSATRY_AGAIN of Windows.
+_LATER: Final = re.compile("temporary failure|try again|temporary error|code: 11002", re.IGNORECASE)
+_OF_SYSTEM: Final = re.compile(r'\bOs \{\s*code: \d+,\s*kind: [A-Za-z]+,\s*message: "([A-Za-z ,.\'-]{1,100})"')
+#: What obstore and its libraries say of redirects, and what that means.
+_REDIRECTS: Final = {
+    "TooManyRedirects": "too many redirects: the server sends requests from one URL to the next, without an end",
+    "BareRedirect": "the server redirects the request, and does not say where to",
+    "redirect without LOCATION": "the server redirects the request, and does not say where to",
+    "BadScheme": "a redirect, or an option, leads to a URL that does not begin with http:// or https://",
+}
+#: What obstore says of answers whose headers it cannot read. Plain requests can.
+_UNREADABLE: Final = ("Invalid last modified", "non-ASCII", "non UTF-8", "Invalid content length")
+_CANNOT_READ: Final = "obstore cannot read the headers of the answer"
+#: What it says of a key.
+_ILLEGAL_NAME: Final = "Encountered illegal character sequence"
+_FINAL: Final = (
+    "builder error",
+    "invalid URL",
+    "URL scheme is not allowed",
+    "Name or service not known",
+    "certificate",
+    "not supported",
+    "Missing",
+    "Header missing",
+    "CONTENT_RANGE header",
+    "Content-Range header not present",
+)
+_LONGEST: Final = 200
 #: Bytes of an answer in which a code is looked for.
 _MOST_OF_BODY: Final = 16 << 10
 _NO_RANGES: Final = (
@@ -113,9 +162,8 @@ def failure_of(error: BaseException, url: str, *, listing: bool = False) -> Fail
         Whether the request was for a list of objects, not for one object.
     """
     name = type(error).__name__
-    text = str(error)
-    # What follows is the debugging form of the same error.
-    text = text.partition("\n\nDebug source:")[0]
+    # What follows is the debugging form of the same error. It says more of a connection that was not made.
+    text, _, source = str(error).partition("\n\nDebug source:")
     found = _STATUS.search(text)
     status = int(found[1]) if found is not None else None
     code_found = _CODE.search(text) or _JSON_CODE.search(text)
@@ -147,8 +195,11 @@ def failure_of(error: BaseException, url: str, *, listing: bool = False) -> Fail
         return Failure(Kind.FINAL, status, _NO_RANGES)
     if status is not None:
         return _of_other_status(status, reason)
+    if _ILLEGAL_NAME in text:
+        hint = "obstore takes no control characters, such as tabs, in keys and names of nodes: choose other names"
+        return Failure(Kind.FINAL, None, f"{hint}, or use a local directory or fsspec")
     if name in ("GenericError", "OSError", "ConnectionError", "TimeoutError", "JoinError"):
-        return Failure(Kind.FINAL if _is_final(text) else Kind.TEMPORARY, None, reason)
+        return _without_answer(text, source, reason, url)
     return Failure(Kind.FINAL, None, reason)
 
 
@@ -194,24 +245,59 @@ def _of_other_status(status: int, reason: str) -> Failure:
     return Failure(Kind.TEMPORARY if status in _TEMPORARY_STATUSES else Kind.FINAL, status, reason)
 
 
-def _is_final(text: str) -> bool:
-    """Return whether a failure without an HTTP status would come again."""
-    return any(
-        sign in text
-        for sign in (
-            "builder error",
-            "invalid URL",
-            "URL scheme is not allowed",
-            "dns error",
-            "Name or service not known",
-            "certificate",
-            "not supported",
-            "Missing",
-            "Header missing",
-            "CONTENT_RANGE header",
-            "Content-Range header not present",
-        )
-    )
+def is_unreadable(failure: Failure) -> bool:
+    """Return whether there is an answer with headers that obstore cannot read."""
+    return failure.status is None and failure.kind is Kind.FINAL and failure.reason.startswith(_CANNOT_READ)
+
+
+def _without_answer(text: str, source: str, reason: str, url: str) -> Failure:
+    """Return what a failure without an HTTP status means, given its text and its debugging form.
+
+    Of the latter, only words of the libraries are shown: the rest of it has the URL in it, and what the server said.
+    """
+    asked = _ASKED.search(source)
+    # Words in a URL mean nothing.
+    said, source = _URL.sub("<URL>", text), _URL.sub("<URL>", source)
+    found = _CERTIFICATE.search(source)
+    if found is not None:
+        what = found[2] or found[1]
+        meaning = next((f": {meaning}" for word, meaning in _CERTIFICATES.items() if what.startswith(word)), "")
+        how = f"{_ROOT}, or, {_UNTRUSTED}" if what == "UnknownIssuer" else _UNTRUSTED
+        return Failure(Kind.FINAL, None, f"the server's certificate is not trusted{meaning} ({what}); {how}")
+    found = _TLS.search(source)
+    if found is not None:
+        hint = "; is it a server of http://?" if found[1] == "InvalidContentType" else ""
+        return Failure(Kind.FINAL, None, f"no encrypted connection can be made ({found[1]}){hint}")
+    if '"dns error"' in source or "dns error" in said:
+        host = "" if asked is None else f" {asked[1].rpartition('@')[2]!r}"
+        return _without_address(host, source.partition('"dns error"')[2] or said)
+    for sign, what in _REDIRECTS.items():
+        if sign in source or sign in said:
+            if sign == "BareRedirect" and url.startswith("s3"):
+                what = "the bucket is in another region: pass storage_options={'region': ...}"
+            return Failure(Kind.FINAL, None, what)
+    if any(sign in said for sign in _UNREADABLE):
+        return Failure(Kind.FINAL, None, f"{_CANNOT_READ}: {reason.removeprefix('Generic HTTP error: ')}")
+    if any(sign in said for sign in _FINAL):
+        return Failure(Kind.FINAL, None, reason)
+    if "Error performing" in text:
+        found = _OF_SYSTEM.search(source)
+        if found is not None:
+            reason = f"no connection, or it was lost: {found[1]}"
+        elif "TimedOut" in source:
+            reason = "the server did not answer in time"
+    return Failure(Kind.TEMPORARY, None, reason)
+
+
+def _without_address(host: str, cause: str) -> Failure:
+    """Return what it means that a name has no address, given that name and what the system says."""
+    is_temporary = _LATER.search(cause) is not None
+    found = _LOOKUP.search(cause)
+    cause = "" if found is None else f" ({found[1].rstrip('.')})"
+    if is_temporary:
+        return Failure(Kind.TEMPORARY, None, f"the name{host} cannot be resolved now{cause}; is there a network?")
+    hint = "look at its spelling, and at endpoint and account_name in storage_options"
+    return Failure(Kind.FINAL, None, f"the name{host} cannot be resolved{cause}; {hint}")
 
 
 def _how_to_sign(url: str) -> str:
@@ -233,4 +319,4 @@ def _reason(text: str, status: int | None, phrase: str, code: str) -> str:
         return f"HTTP status {status}" + (f" {phrase}" if phrase else "") + (f" ({code})" if code else "")
     cause = _REQUEST.sub("", text).strip().splitlines() or [""]
     words = _URL.sub("<URL>", cause[0])
-    return words[:200] or "no answer"
+    return words[:_LONGEST] or "no answer"

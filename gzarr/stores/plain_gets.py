@@ -484,14 +484,16 @@ def _parsed(lines: Sequence[bytes]) -> dict[bytes, bytes]:
 def _meta(headers: Mapping[bytes, bytes], size: int | None) -> dict[str, Any]:
     """Return what the server says of a value, as obstore does; its size may be None, if it says none."""
     tag = headers.get(b"etag")
-    meta: dict[str, Any] = {"size": size, "e_tag": None if tag is None else tag.decode("latin-1")}
+    if tag is not None and not tag.isascii():
+        # It cannot be sent back in a condition.
+        tag = None
+    meta: dict[str, Any] = {"size": size, "e_tag": None if tag is None else tag.decode("ascii")}
     if b"x-amz-version-id" in headers:
         meta["version"] = headers[b"x-amz-version-id"].decode("latin-1")
     modified = headers.get(b"last-modified")
     if modified is not None and (not tag or tag.startswith(b"W/")):
-        try:
+        # To a date that nobody understands, none is as good.
+        with contextlib.suppress(ValueError, OverflowError):
             date = parsedate_to_datetime(modified.decode("latin-1"))
-        except (ValueError, OverflowError) as error:
-            raise ShortAnswerError(f"the server sent the date {modified!r}") from error
-        meta["last_modified"] = date if date.tzinfo is not None else date.replace(tzinfo=datetime.UTC)
+            meta["last_modified"] = date if date.tzinfo is not None else date.replace(tzinfo=datetime.UTC)
     return meta

@@ -39,7 +39,9 @@ _SIGNED: Final = {
 }
 #: Paths that no client encodes, or each in the same way; "." and ".." would be left out by some.
 _PLAIN_PATH: Final = re.compile(r"(?!(?:.*/)?\.{1,2}(?:/|$))[A-Za-z0-9._~-]+(?:/[A-Za-z0-9._~-]+)*", re.ASCII)
-_PLAIN_URL: Final = re.compile(r"https?://[A-Za-z0-9.:\[\]-]+(/[A-Za-z0-9._~-]+)*/?", re.ASCII)
+_PLAIN_URL: Final = re.compile(
+    r"https?://[A-Za-z0-9.:\[\]-]+(/[A-Za-z0-9._~-]+)*/?(\?[A-Za-z0-9._~%!$&()*+,;=:@/?-]*)?", re.ASCII
+)
 #: A version that can be sent in a header.
 _TAG: Final = re.compile(r'"[\x21\x23-\x7e]*"', re.ASCII)
 #: Seconds for which a signed URL is valid: it is used at once.
@@ -80,7 +82,9 @@ class PlainUrls:
         self.proven: bool = False
         self.from_end: bool = kind != "AzureStore"
         self._kind = kind
-        self._base = str(arguments[0]).rstrip("/") if kind == "HTTPStore" and len(arguments) == 1 else ""
+        root = str(arguments[0]) if kind == "HTTPStore" and len(arguments) == 1 else ""
+        base, mark, query = root.partition("?")
+        self._base, self._query = base.rstrip("/"), mark + query
         self._config = config = dict(keywords.get("config") or {})
         skips = config.get("skip_signature", os.environ.get("AWS_SKIP_SIGNATURE", "false"))
         self._unsigned = kind == "S3Store" and str(skips).lower() == "true"
@@ -137,7 +141,7 @@ class PlainUrls:
             That store.
         """
         if self._base:
-            return [f"{self._base}/{path}" for path in paths]
+            return [f"{self._base}/{path}{self._query}" for path in paths]
         if self._unsigned:
             # obstore signs nothing for such a store. One with any keys has the same URLs, apart from the signature.
             keywords = {"config": self._config | _TWIN, "client_options": {"allow_http": True}}

@@ -6,14 +6,42 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-_URL: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://)(?:[^\s/'\"<>]*@)?([^\s?'\"<>]*)(\?[^\s'\"<>)]*)?")
+# With one slash or three, too, as mistyped ones have, and with slashes in a password, which should be "%2F". A single
+# letter is a drive of Windows. All lengths are bounded, and so is the time for a long text. In a URL,
+# another one may begin.
+_URL: Final = re.compile(
+    r"([A-Za-z][A-Za-z0-9+.-]{1,60}:/{1,3})"
+    r"((?:[^\s/]{0,4000}@|[^\s/@:\[]{0,4000}:(?!\d{0,5}/)(?:(?!://)[^\s@]){0,4000}@)?)"
+    r"((?:(?![A-Za-z][A-Za-z0-9+.-]{1,60}:/)[^\s?'\"<>])*)(\?[^\s'\"<>)]*)?"
+)
 _SECRET: Final = re.compile("key|secret|token|pass|pwd|auth|cred|sas|sign|connection|header|cookie|user", re.IGNORECASE)
 _LONGEST: Final = 300
+_LONGEST_LOOKED_AT: Final = 16 << 10
 
 
 def public_url(text: str) -> str:
     """Return a text with URLs without user names, passwords and queries."""
-    return _URL.sub(lambda match: f"{match[1]}{match[2]}", text)
+    return _URL.sub(_without_user, text)
+
+
+def named(url: str) -> str:
+    """Return a URL, or a path, in quotes, for messages: a URL without user names, passwords and queries."""
+    # Of a URL that is all of a text, all that follows "?" is its query, quotes and brackets, too.
+    text = _URL.sub(lambda match: f"{_without_user(match)}{match[4] or ''}", url)
+    return repr(text.partition("?")[0] if _URL.search(text) else text)
+
+
+def without(text: str, secrets: frozenset[str]) -> str:
+    """Return a text with stars for some secrets."""
+    for secret in sorted(secrets, key=len, reverse=True):
+        text = text.replace(secret, "***")
+    return text
+
+
+def _without_user(match: re.Match[str]) -> str:
+    """Return a URL without user name, password and query. Paths of files have no users."""
+    user = match[2] if match[1].lower().startswith("file:///") else ""
+    return f"{match[1]}{user}{match[3]}"
 
 
 def secrets_of(options: Any, *, secret: bool = False) -> frozenset[str]:
@@ -30,8 +58,6 @@ def secrets_of(options: Any, *, secret: bool = False) -> frozenset[str]:
 
 def describe(error: BaseException, secrets: frozenset[str]) -> str:
     """Return the class and the text of an exception, without secrets."""
-    text = str(error)
-    for secret in sorted(secrets, key=len, reverse=True):
-        text = text.replace(secret, "***")
+    text = without(str(error), secrets)[:_LONGEST_LOOKED_AT]
     text = " ".join(public_url(text).split())[:_LONGEST]
     return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -13,7 +13,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from ..errors import ArgumentError, ReadOnlyError, StoreError, ValueReplacedError, ValueSizeError
-from . import attempts, curl_threads, io_threads, obstore_module, traffic
+from . import attempts, curl_threads, io_threads, obstore_module, redaction, traffic
 from .attempts import FailedRequest, ShortAnswerError
 from .base import Answer, ByteRange, Request, RequestLimits
 from .buffers import as_view
@@ -21,7 +21,7 @@ from .byte_ranges import check_range, describe_range
 from .content_encodings import without_length
 from .keys import is_key, split_key, split_prefix
 from .locations import location_of
-from .object_errors import Kind, failure_of
+from .object_errors import Kind, failure_of, is_unreadable
 from .plain_gets import Gets
 from .plain_urls import PlainUrls
 from .whole_values import RequestedValues, WholeValues
@@ -150,7 +150,9 @@ class RemoteStore(RequestedValues, WholeValues):
                 store = obstore_module.make(kind, arguments, keywords)
             # An exception of a copy of obstore may be of any class.
             except Exception as error:
-                reason = failure_of(error, self.url).reason
+                # It may repeat what it does not understand.
+                secrets = redaction.secrets_of(keywords)
+                reason = redaction.without(failure_of(error, self.url).reason, secrets)
                 raise ArgumentError(f"{self!r}: obstore refuses its options: {reason}") from None
             self.made = (obstore_module.generation(), store)
         return store
@@ -383,8 +385,8 @@ class RemoteStore(RequestedValues, WholeValues):
         except FailedRequest as failed:
             if self._is_absent(what, key, failed):
                 return None
-            if LACKS_LENGTH in failed.failure.reason:
-                # It is there, but the server does not say how long it is.
+            if LACKS_LENGTH in failed.failure.reason or is_unreadable(failed.failure):
+                # It is there, but the server does not say how long it is, or obstore cannot read what it says.
                 return {}
             raise self._error(what, key, failed) from None
         return meta

@@ -6,15 +6,15 @@ import inspect
 import os
 import re
 import stat
-from collections.abc import MutableMapping
+from collections.abc import Mapping, MutableMapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from ..errors import ArgumentError, GzarrError, NodeNotFoundError, ReadOnlyError, StoreError, UnsupportedError
 from ..installing import COMMANDS
 from ..plugins import load
-from . import foreign, fsspec_urls, urls, zip_urls
+from . import foreign, fsspec_urls, redaction, urls, zip_urls
 from .base import ReadableStore, is_listable
 from .fsspec_calls import is_a
 from .keys import join_path, normalize_path
@@ -22,7 +22,6 @@ from .local import LocalStore
 from .memory import MemoryStore
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from typing import Literal
 
     #: The modes of zarr-python: read; read and write; create if absent; replace; create, fail if present.
@@ -72,6 +71,9 @@ def as_store(
     """
     if mode not in _MODES:
         raise ArgumentError(f'mode must be "r", "r+", "a", "w" or "w-", not {mode!r}')
+    if not isinstance(storage_options, (Mapping, type(None))):
+        kind = type(storage_options).__name__
+        raise ArgumentError(f"storage_options= must be a dict, such as {{'region': 'eu-central-1'}}, not {kind}")
     read_only = mode == "r"
     if isinstance(store_or_path, str) and store_or_path[: len(_N5)].lower() == _N5:
         return _n5_store(store_or_path, mode, storage_options)
@@ -159,7 +161,9 @@ def open_store(
     """
     opened, base = as_store(store, "r" if read_only else "a", storage_options)
     if base:
-        raise ArgumentError(f"{store!r} names the node {base!r}, and a store is asked for; leave out '#{base}'")
+        raise ArgumentError(
+            f"{_described(store)} names the node {base!r}, and a store is asked for; leave out '#{base}'"
+        )
     return opened
 
 
@@ -176,7 +180,9 @@ def _is_for_fsspec(url: str, scheme: str) -> bool:
 
 
 def _described(store: object) -> str:
-    return repr(store) if isinstance(store, (str, os.PathLike)) else type(store).__name__
+    if isinstance(store, str):
+        return redaction.named(store)
+    return repr(store) if isinstance(store, os.PathLike) else type(store).__name__
 
 
 def _from_plugin(url: str | bytes, *, read_only: bool) -> ReadableStore | None:
@@ -192,7 +198,10 @@ def _from_plugin(url: str | bytes, *, read_only: bool) -> ReadableStore | None:
         raise
     # Third-party code may raise anything.
     except Exception as error:
-        raise StoreError(f"{what} cannot open {url!r}: {type(error).__name__}: {str(error)[:200]}") from error
+        shown = _described(url)
+        # Its text may have the URL in it.
+        cause = error if shown == repr(url) else None
+        raise StoreError(f"{what} cannot open {shown}: {redaction.describe(error, frozenset())}") from cause
     if not isinstance(store, ReadableStore):
         raise UnsupportedError(f"{what} is faulty: from_url returned {type(store).__name__}, which is not a store")
     return store
@@ -201,11 +210,13 @@ def _from_plugin(url: str | bytes, *, read_only: bool) -> ReadableStore | None:
 def _n5_store(text: str, mode: Mode, storage_options: Mapping[str, Any] | None) -> tuple[ReadableStore, str]:
     """Return the store of ``n5://PATH_OR_URL``, and the path of the node that ``#PATH`` at its end names."""
     if mode != "r":
-        raise ReadOnlyError(f"{text!r}: N5 is read, not written; write Zarr, or copy to it: gzarr.copy, `gzarr copy`")
+        raise ReadOnlyError(
+            f"{_described(text)}: N5 is read, not written; write Zarr, or copy to it: gzarr.copy, `gzarr copy`"
+        )
     where, node = text[len(_N5) :], ""
     if not where:
         raise ArgumentError(
-            f"{text!r}: after n5:// comes a path or a URL, such as n5://data.n5 or n5://s3://BUCKET/ROOT"
+            f"{_described(text)}: after n5:// comes a path or a URL, such as n5://data.n5 or n5://s3://BUCKET/ROOT"
         )
     if "#" in where and not _SCHEME.match(where) and not Path(where).exists():
         where, _, fragment = where.rpartition("#")
@@ -225,15 +236,16 @@ def _local_path(text: str) -> str:
     scheme = (match[1] or match[2]).lower()
     if scheme != "file" or match[2]:
         raise ArgumentError(
-            f"{text!r}: URLs of the scheme {scheme!r} are not supported; supported are local directories, "
+            f"{_described(text)}: URLs of the scheme {scheme!r} are not supported; supported are local directories, "
             f"{', '.join(f'{name}://' for name in sorted(urls.SCHEMES))}, URLs of fsspec's filesystems "
             f"({COMMANDS['fsspec']}), and URLs for which another package offers an entry point of 'gzarr.stores'"
         )
-    parts = urlsplit(text)
+    parts = urls.split(text)
     if parts.netloc not in ("", "localhost"):
-        raise ArgumentError(f"{text!r} names the host {parts.netloc!r}; a file URL has three slashes: file:///a/b")
+        host = parts.netloc.rpartition("@")[2]
+        raise ArgumentError(f"{_described(text)} names the host {host!r}; a file URL has three slashes: file:///a/b")
     if parts.query or parts.fragment:
-        raise ArgumentError(f"{text!r}: in a file URL, write '?' and '#' as %3F and %23")
+        raise ArgumentError(f"{_described(text)}: in a file URL, write '?' and '#' as %3F and %23")
     path = unquote(parts.path)
     return path[1:] if os.name == "nt" and re.match(r"/[A-Za-z]:", path) else path
 
@@ -247,8 +259,9 @@ def _is_empty(store: ReadableStore) -> bool:
 
 def _other_archive(path: str) -> ArgumentError:
     return ArgumentError(
-        f"{path!r} is the name of an archive of a kind that gzarr does not write; it writes zip archives, named .zip "
-        "(such as x.zarr.zip) or .ozx (OME-Zarr in one file), and directories, of any other name; nothing was made"
+        f"{_described(path)} is the name of an archive of a kind that gzarr does not write; it writes zip archives, "
+        "named .zip (such as x.zarr.zip) or .ozx (OME-Zarr in one file), and directories, of any other name; nothing "
+        "was made"
     )
 
 

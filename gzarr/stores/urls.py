@@ -10,10 +10,10 @@ import datetime
 import json
 import os
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import unquote, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 from ..errors import ArgumentError
-from . import aws_profiles
+from . import aws_profiles, redaction
 from .base import RequestLimits
 from .http_store import HttpStore
 from .io_threads import io_thread_count
@@ -104,11 +104,13 @@ def _our_options(given: Mapping[str, Any], scheme: str) -> dict[str, Any]:
 
 
 def _of_gcsfs(token: Any) -> tuple[str, Any]:
-    """Return the option that stands for gcsfs's token: ``"anon"``, or the path of a key."""
+    """Return the option that stands for gcsfs's token: ``"anon"``, a key as JSON, or its path."""
     if token == "anon":
         return "skip_signature", True
     if isinstance(token, dict):
         return "service_account_key", json.dumps(token)
+    if isinstance(token, str) and token.lstrip().startswith("{"):
+        return "service_account_key", token
     if isinstance(token, str) and token not in ("google_default", "cache", "cloud", "browser"):
         return "service_account_path", token
     raise ArgumentError(
@@ -117,8 +119,30 @@ def _of_gcsfs(token: Any) -> tuple[str, Any]:
     )
 
 
+def split(url: str) -> SplitResult:
+    """Return the parts of a URL.
+
+    Raises
+    ------
+    ArgumentError
+        If there is no host or port where one has to be.
+    """
+    try:
+        parts = urlsplit(url)
+        # Raises an error if it is not a number.
+        _ = parts.port
+    except ValueError:
+        # Shown is nothing of it: what stands for a port may be a password.
+        scheme = url.partition(":")[0].lower()
+        raise ArgumentError(
+            f"a URL of the scheme {scheme!r} has no valid host or port: an IPv6 address stands in brackets, a port is "
+            "a number, and passwords are passed in storage_options"
+        ) from None
+    return parts
+
+
 def remote_store(
-    url: str, *, read_only: bool = True, storage_options: Mapping[str, Any] | None = None
+    url: str, *, read_only: bool = True, storage_options: Mapping[str, Any] | None = None, query: str = ""
 ) -> tuple[RemoteStore, str]:
     """Return the store of a URL, and the path of the node that its fragment names (``""`` without one).
 
@@ -133,24 +157,27 @@ def remote_store(
         ``client_options`` and ``credential_provider``, ``profile`` for S3 (:mod:`gzarr.stores.aws_profiles`), and
         gzarr's own: ``timeout``, the seconds after which a failing request is not sent again (default 60),
         ``concurrency``, ``gap_bytes`` and ``request_bytes`` (see :func:`gzarr.open_store`).
+    query
+        What the URL of each value of a web server has after ``?``: the store is there for one value, whose URL is
+        signed.
 
     Raises
     ------
     ArgumentError
         If the URL or an option is invalid, or obstore is not installed.
     """
-    parts = urlsplit(url)
+    parts = split(url)
     scheme = parts.scheme.lower()
     options = _our_options(storage_options or {}, scheme)
     timeout = seconds(options.pop("timeout", DEFAULT_TIMEOUT_S), "storage_options['timeout']")
     limits = _limits(options)
     if parts.query:
         raise ArgumentError(
-            f"{_shown(url)}: a URL with a query ('?...') names one object, not the root of a hierarchy; pass tokens in "
-            "storage_options"
+            f"{_shown(url)!r}: a URL with a query ('?...') names one object, not the root of a hierarchy; pass tokens "
+            "in storage_options; if the object is a zip archive, write 'zip::URL'"
         )
     if not parts.hostname:
-        raise ArgumentError(f"{_shown(url)} names no bucket or host; write {scheme}://NAME/PATH")
+        raise ArgumentError(f"{redaction.named(url)} names no bucket or host; write {scheme}://NAME/PATH")
     node = normalize_path(unquote(parts.fragment))
     client = _client_options(options.pop("client_options", {}), timeout)
     keywords: dict[str, Any] = {"client_options": client, "retry_config": _no_retries()}
@@ -168,8 +195,16 @@ def remote_store(
         container = parts.netloc.rpartition("@")[0] or parts.netloc
         if "@" in parts.netloc:
             if kind != "AzureStore":
-                raise ArgumentError(f"{_shown(url)}: pass user names and passwords in storage_options, not in the URL")
+                raise ArgumentError(
+                    f"{_shown(url)!r}: pass user names and passwords in storage_options, not in the URL"
+                )
             options.setdefault("account_name", parts.hostname.partition(".")[0])
+        if ":" in container:
+            # What is behind the colon may be a password.
+            raise ArgumentError(
+                f"the name of a bucket or container in a URL of the scheme {scheme!r} has a ':'; write "
+                f"{scheme}://NAME/PATH, and pass user names, passwords and endpoints in storage_options"
+            )
         config = {name: container, **options}
         allow_http(client, config)
         keywords["config"] = {key: value for key, value in config.items() if value is not None}
@@ -187,12 +222,12 @@ def remote_store(
         return made, node
     if "@" in parts.netloc:
         raise ArgumentError(
-            f"{_shown(url)}: pass user names and passwords as storage_options={{'client_options': {{'default_headers': "
-            "{'Authorization': ...}}}, not in the URL"
+            f"{_shown(url)!r}: pass user names and passwords as storage_options={{'client_options': "
+            "{'default_headers': {'Authorization': ...}}}, not in the URL"
         )
     if options:
         raise ArgumentError(
-            f"{_shown(url)}: a web server takes the storage_options 'timeout', {', '.join(map(repr, _LIMITS))} and "
+            f"{_shown(url)!r}: a web server takes the storage_options 'timeout', {', '.join(map(repr, _LIMITS))} and "
             f"'client_options', not {', '.join(map(repr, sorted(options)))}"
         )
     if scheme == "http":
@@ -201,7 +236,8 @@ def remote_store(
     shown = f"{base}/{root}" if root else base
     made = HttpStore(
         "HTTPStore",
-        (base,),
+        # obstore adds paths to the path, and leaves the query as it is.
+        (f"{base}?{query}" if query else base,),
         keywords,
         url=shown,
         prefix=normalize_path(root),
@@ -277,4 +313,4 @@ def _shown(url: str) -> str:
     """Return a URL for messages, without user name, password and query."""
     parts = urlsplit(url)
     host = parts.netloc.rpartition("@")[2]
-    return repr(f"{parts.scheme}://{host}{parts.path}")
+    return f"{parts.scheme}://{host}{parts.path}"

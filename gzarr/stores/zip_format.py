@@ -203,6 +203,9 @@ def find_directory(tail: bytes, nbytes: int | None) -> tuple[int, int, int, int]
     if disk != 0 or first_disk != 0:
         raise ZipFormatError("it is one part of an archive of several files")
     after = len(tail) - end
+    if _has_padding(tail, at) and nbytes is not None and begin + directory_nbytes + after != nbytes:
+        # It may be an archive in one that was cut off, at which a file with room for the rest was begun.
+        raise ZipFormatError("there are bytes after its end, and others before its beginning")
     if directory_nbytes > MOST_DIRECTORY_BYTES:
         raise ZipFormatError(f"its directory has {directory_nbytes} bytes; at most {MOST_DIRECTORY_BYTES} are read")
     if begin > _MOST or (nbytes is not None and begin + directory_nbytes + after > nbytes):
@@ -214,18 +217,36 @@ def find_directory(tail: bytes, nbytes: int | None) -> tuple[int, int, int, int]
 
 def _last_record(tail: bytes) -> int:
     """Return where the last record of an archive begins in the end of its file."""
-    stop = len(tail)
+    stop, solid = len(tail), len(tail.rstrip(b"\0"))
+    padded: int | None = None
     while (at := tail.rfind(b"PK\5\6", 0, stop)) >= 0:
-        # The comment ends where the file does.
-        if at + _END.size <= len(tail) and at + _END.size + _END.unpack_from(tail, at)[7] == len(tail):
-            return at
+        if at + _END.size <= len(tail):
+            end = _end_of_comment(tail, at)
+            # The comment ends where the file does.
+            if end == len(tail):
+                return at
+            # Some media and programs fill the last block with zeros.
+            if padded is None and solid <= end < len(tail):
+                padded = at
         stop = at + 3
+    if padded is not None:
+        return padded
     raise ZipFormatError("it does not end as a zip file does: truncated, still being written, or no zip file")
+
+
+def _end_of_comment(tail: bytes, at: int) -> int:
+    nbytes: int = _END.unpack_from(tail, at)[7]
+    return at + _END.size + nbytes
+
+
+def _has_padding(tail: bytes, at: int) -> bool:
+    return _end_of_comment(tail, at) != len(tail)
 
 
 def comment_of(tail: bytes) -> bytes:
     """Return the comment of an archive, given the end of its file."""
-    return tail[_last_record(tail) + _END.size :]
+    at = _last_record(tail)
+    return tail[at + _END.size : _end_of_comment(tail, at)]
 
 
 def read_directory(

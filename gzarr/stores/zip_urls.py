@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote, urlsplit
 
 from ..errors import ArgumentError, NodeNotFoundError
-from . import ozx, urls
+from . import fsspec_urls, ozx, redaction, urls
 from .keys import join_path, normalize_path
 from .zip_store import ZipStore, zip_in
 
@@ -65,6 +65,9 @@ def zip_store(
     where, node, explicit = _split(text)
     if not explicit and not _is_named_so(where):
         return None
+    if fsspec_urls.is_chain(where):
+        # Which part of a chain names the file, fsspec knows.
+        return None
     scheme = _SCHEME.match(where)
     if scheme is not None and not where.lower().startswith("file://"):
         if not explicit and where.partition(":")[0].lower() not in urls.SCHEMES:
@@ -74,7 +77,7 @@ def zip_store(
     if not explicit and path.is_dir():
         return None
     if storage_options is not None:
-        raise ArgumentError(f"storage_options= is for URLs of remote stores, not for {text!r}")
+        raise ArgumentError(f"storage_options= is for URLs of remote stores, not for {redaction.named(text)}")
     made = mode in ("a", "w", "w-")
     return ZipStore(path, mode="r" if mode == "r" else "a" if made else "r+"), node
 
@@ -95,14 +98,20 @@ def _split(text: str) -> tuple[str, str, bool]:
 
 
 def _is_named_so(where: str) -> bool:
-    path = urlsplit(where).path if _SCHEME.match(where) else where
-    return path.lower().endswith(SUFFIXES)
+    return _path_in(where).lower().endswith(SUFFIXES)
 
 
 def is_other_archive(where: str) -> bool:
     """Return whether a path or URL is that of an archive of a kind that is not known here, by its name."""
-    path = urlsplit(where).path if _SCHEME.match(where) else where
-    return path.rstrip("/").lower().endswith(_OTHERS)
+    return _path_in(where).rstrip("/").lower().endswith(_OTHERS)
+
+
+def _path_in(where: str) -> str:
+    """Return a path, or the one in a URL; empty for a URL that is invalid, which others report."""
+    try:
+        return urlsplit(where).path if _SCHEME.match(where) else where
+    except ValueError:
+        return ""
 
 
 def _remote(
@@ -113,20 +122,34 @@ def _remote(
     storage_options: Mapping[str, Any] | None,
     open_holder: Callable[..., tuple[ReadableStore, str]],
 ) -> tuple[ReadableStore, str] | None:
-    parent, _, name = url.rpartition("/")
-    if urlsplit(url).query or not urlsplit(url).path.strip("/"):
-        # Not a file below a root; this reports it.
+    place, _, query = url.partition("?")
+    parent, _, name = place.rpartition("/")
+    is_below_root = bool(name) and _SCHEME.fullmatch(f"{parent}/") is None
+    scheme = url.partition(":")[0].lower()
+    if scheme not in urls.SCHEMES and (query or not is_below_root):
+        # Not a file below a root; this reports it, unless fsspec takes it.
         open_holder(url, "r", storage_options)
         return None
-    store, _ = open_holder(parent, "r", storage_options)
+    if not is_below_root:
+        raise ArgumentError(f"{redaction.named(url)} names no file; a zip archive is {scheme}://NAME/PATH.zip")
+    if not query:
+        store, _ = open_holder(parent, "r", storage_options)
+    elif scheme in ("http", "https"):
+        store, _ = urls.remote_store(parent, storage_options=storage_options, query=query)
+    else:
+        raise ArgumentError(
+            f"{redaction.named(url)}: in URLs of the scheme {scheme!r}, a query ('?...') is not understood; leave it "
+            f"out, pass the file's https:// URL, or have fsspec read it: 'fsspec+zip://::{scheme}://...?...'"
+        )
     try:
         return zip_in(store, unquote(name)), node
     except NodeNotFoundError:
         if mode in ("a", "w", "w-"):
             raise ArgumentError(
-                f"{url!r} does not exist, and a zip archive can only be written to a local file; write it there, and "
-                "upload it"
+                f"{redaction.named(url)} does not exist, and a zip archive can only be written to a local file; write "
+                "it there, and upload it"
             ) from None
-        if explicit:
+        # With a query, there is nothing else that it may be.
+        if explicit or query:
             raise
     return None

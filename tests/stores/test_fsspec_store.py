@@ -27,7 +27,7 @@ from support.requests_of import requests_of
 
 import gzarr
 from gzarr.errors import ArgumentError, ChunkError, NodeNotFoundError, ReadOnlyError, StoreError, ValueSizeError
-from gzarr.stores import ByteRange, as_store
+from gzarr.stores import ByteRange, as_store, fsspec_urls
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -170,6 +170,24 @@ def test_archives_and_caches(tmp_path: Path) -> None:
     )
     np.testing.assert_array_equal(cached[...], data)
     assert list((tmp_path / "cache").iterdir())
+
+
+def test_what_is_a_chain() -> None:
+    for url in ("simplecache::https://h/x", "zip://a::s3://b/x.zip", "zip::x.zip"):
+        assert fsspec_urls.is_chain(url)
+    for url in ("https://h/x", "http://[::1]:80/x.zip", "fsspec+http://[fe80::1]/x", "folder/a::b"):
+        assert not fsspec_urls.is_chain(url)
+
+
+@pytest.mark.parametrize("spell", ["zip://sub.zarr::{}", "zip::{}", "zip://::{}"])
+def test_an_archive_at_the_end_of_a_chain(spell: str, tmp_path: Path) -> None:
+    with gzarr.ZipStore(tmp_path / "x.zip", mode="w") as store:
+        gzarr.create_group(store)
+        gzarr.create_array(store, path="sub.zarr", data=np.arange(5))
+    url = spell.format(f"simplecache::file://{tmp_path / 'x.zip'}")
+    options = {"simplecache": {"cache_storage": str(tmp_path / "cache")}}
+    path = "" if "sub" in spell else "sub.zarr"
+    assert gzarr.open_array(url, path=path, storage_options=options, device="cpu")[...].tolist() == [0, 1, 2, 3, 4]
 
 
 @pytest.mark.parametrize(

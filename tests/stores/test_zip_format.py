@@ -287,3 +287,46 @@ def test_overlapping_entries_are_refused() -> None:
     assert store.get("b") == data
     with pytest.raises(StoreError, match="overlap"):
         store.get("a")
+
+
+# -- bytes after the end
+
+
+@pytest.mark.parametrize("nbytes", [1, 2, 21, 100, 4096, 60000])
+@pytest.mark.parametrize("comment", [b"", b"a comment", b"zeros\0\0"])
+@pytest.mark.parametrize("place", ["memory", "file"])
+def test_zeros_after_the_end(nbytes: int, comment: bytes, place: str, tmp_path: Path) -> None:
+    target = io.BytesIO()
+    with zipfile.ZipFile(target, "w") as archive:
+        archive.writestr("a", b"1234")
+        archive.comment = comment
+    raw = target.getvalue() + bytes(nbytes)
+    assert zipfile.ZipFile(io.BytesIO(raw)).read("a") == b"1234"
+    if place == "memory":
+        store = in_memory(raw)
+    else:
+        (tmp_path / "x.zip").write_bytes(raw)
+        store = gzarr.ZipStore(tmp_path / "x.zip")
+    assert store.get("a") == b"1234"
+    assert zip_format.comment_of(raw[-zip_format.TAIL_BYTES :]) == comment
+
+
+def test_an_archive_with_zeros_after_its_end_is_added_to(tmp_path: Path) -> None:
+    path = tmp_path / "x.zip"
+    path.write_bytes(archive_of({"a": b"1234"}) + bytes(100))
+    with gzarr.ZipStore(path, mode="a") as store:
+        store.set("b", b"5678")
+    with zipfile.ZipFile(path) as archive:
+        assert [archive.read(name) for name in "ab"] == [b"1234", b"5678"]
+
+
+def test_what_else_is_after_the_end_is_refused(tmp_path: Path) -> None:
+    """An archive within one that was cut off must not be taken for it."""
+    inner = archive_of({"a": b"inner"})
+    outer = archive_of({"a": b"outer", "z.zip": inner})
+    cut = outer[: outer.index(inner) + len(inner)]
+    padded = cut + bytes(500)
+    for raw in (padded, archive_of({"a": b"1"}) + b"more", archive_of({"a": b"1"}) + bytes(zip_format.TAIL_BYTES)):
+        (tmp_path / "x.zip").write_bytes(raw)
+        with pytest.raises(StoreError, match="cannot be opened as a zip archive"):
+            gzarr.ZipStore(tmp_path / "x.zip")

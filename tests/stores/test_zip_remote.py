@@ -14,6 +14,7 @@ from support.requests_of import requests_of
 from support.zip_archives import SHARDED, WRITERS, elements
 
 import gzarr
+from gzarr.cli.main import main
 from gzarr.errors import ArgumentError, ChunkError, NodeNotFoundError, ReadOnlyError, StoreError
 from gzarr.stores import ByteRange, MemoryStore
 from gzarr.stores.base import Request
@@ -157,6 +158,75 @@ def test_a_web_server(tmp_path: Path, versions: bool, device: TestedDevice) -> N
         (folder / "text.zip").write_bytes(b"text")
         with pytest.raises(StoreError, match="does not end as a zip file does"):
             gzarr.open(f"{url}/text.zip")
+
+
+QUERY = "download=1&sig=a%2Fb%3D"
+
+
+@pytest.fixture
+def signed(tmp_path: Path) -> Iterator[str]:
+    """Serve an archive at a URL with a query, and at no other; yield the URL."""
+    folder = tmp_path / "served" / "files"
+    folder.mkdir(parents=True)
+    # The server knows nothing of queries.
+    zip_archives.by_gzarr(tmp_path / "x.zip")
+    for name in ("x.zarr.zip", "content"):
+        (folder / f"{name}?{QUERY}").write_bytes((tmp_path / "x.zip").read_bytes())
+    with range_server(tmp_path / "served") as url:
+        yield f"{url}/files/x.zarr.zip?{QUERY}"
+
+
+@pytest.mark.parametrize("spell", ["{}", "zip::{}", "zip://{}", "{}#sharded", "zip://sharded::{}"])
+def test_a_url_with_a_query(spell: str, signed: str, by: str, device: TestedDevice) -> None:
+    for url in (signed, signed.replace("x.zarr.zip", "content")):
+        if "x.zarr.zip" not in url and not spell.startswith("zip"):
+            continue
+        text = spell.format(url)
+        opened = device.open(text, **({} if "sharded" in spell else {"path": "sharded"}))
+        np.testing.assert_array_equal(device.read(opened), elements())
+
+
+def test_a_query_is_not_shown(signed: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    store = gzarr.open_store(signed)
+    other = pickle.loads(pickle.dumps(gzarr.open_array(signed, path="raw", device="cpu")))
+    np.testing.assert_array_equal(other[...], elements())
+    assert main(["info", signed]) == 0
+    absent = signed.replace("x.zarr", "absent.zarr")
+    said = [repr(store), repr(other.store), repr(other)]
+    for work, kind in (
+        (lambda: gzarr.open(absent), NodeNotFoundError),
+        (lambda: gzarr.open_array(signed, path="nothing"), NodeNotFoundError),
+        (lambda: gzarr.create_array(absent, data=[1]), ArgumentError),
+        (lambda: gzarr.create_array(signed, path="new", data=[1]), ReadOnlyError),
+        (lambda: gzarr.open(signed.replace("x.zarr.zip", "x.zarr")), ArgumentError),
+    ):
+        with pytest.raises(kind) as info:
+            work()
+        said.append(str(info.value))
+    assert not [text for text in said if "sig" in text or "a%2Fb" in text]
+
+
+def test_a_url_with_a_query_by_xarray(tmp_path: Path) -> None:
+    xr = pytest.importorskip("xarray")
+    with gzarr.ZipStore(tmp_path / "x.zip", mode="w") as store:
+        gzarr.create_group(store)
+        gzarr.create_array(store, path="v", data=elements(), dimension_names=["y", "x"])
+        gzarr.consolidate_metadata(store)
+    (tmp_path / "x.zip").rename(tmp_path / f"x.zip?{QUERY}")
+    with range_server(tmp_path) as url, xr.open_dataset(f"{url}/x.zip?{QUERY}", engine="gzarr") as opened:
+        np.testing.assert_array_equal(opened["v"].values, elements())
+
+
+@pytest.mark.parametrize("url", ["s3://b/x.zip?versionId=1", "zip::s3://b/x.zip?versionId=1", "gs://b/x.ozx?a=1"])
+def test_a_query_that_only_fsspec_understands(url: str) -> None:
+    with pytest.raises(ArgumentError, match=r"query.*'fsspec\+zip://::(s3|gs)://"):
+        gzarr.open(url)
+
+
+@pytest.mark.parametrize("url", ["zip::https://x.zip", "zip::https://host/x/", "zip::s3://x.zip#a"])
+def test_a_url_without_a_file(url: str) -> None:
+    with pytest.raises(ArgumentError, match="names no file"):
+        gzarr.open(url)
 
 
 @pytest.mark.parametrize("name", zip_archives.NAMES)
