@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..errors import ChunkError, ChunkWriteError, with_errno
 from ..stores.buffers import store_value
+from .reasons import reason_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -115,4 +116,5 @@ class WriteRequest:
             store_value(self.store, self.keys[int(self.value_of[row])], parts)
         # Third-party stores may raise anything.
         except Exception as cause:
-            raise with_errno(self.failure(ChunkWriteError, row, f"the store failed: {cause}"), cause) from cause
+            reason = f"the store failed: {reason_of(cause)}"
+            raise with_errno(self.failure(ChunkWriteError, row, reason), cause) from cause

@@ -27,6 +27,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from .descriptors import open_into
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -42,6 +44,9 @@ _UNTOUCHED_NS = 3600 * 10**9
 _MOST_SCANNED = 100_000
 _MOST_REMEMBERED = 100_000
 _scanned: set[str] = set()
+# Directories under temporary names that an interrupt kept from being removed. Others do not take this process for
+# ended, so it removes them itself, when it next writes or erases.
+_left_over: set[str] = set()
 
 # Consecutive names that already exist: 64 random bits do not collide by chance.
 _MOST_COLLISIONS = 8
@@ -67,6 +72,7 @@ def temporary_prefix() -> str:
     pid = os.getpid()
     if _writer[0] != pid:
         _scanned.clear()  # a forked child scans for itself
+        _left_over.clear()
         _writer = pid, f"{TEMPORARY}{_machine()}-{pid}-{_start_of(pid) or 0}-"
     return _writer[1]
 
@@ -106,6 +112,8 @@ def clean_once(directory: int | None, base: str, path: str, now_ns: int) -> None
     now_ns
         Current time of the file system's clock in nanoseconds: the modification time of a file just made.
     """
+    if _left_over:
+        remove_left_over()
     if path in _scanned:
         return
     if len(_scanned) >= _MOST_REMEMBERED:
@@ -123,7 +131,7 @@ def _remove_abandoned(entry: os.DirEntry[str], directory: int | None, now_ns: in
         if not _is_abandoned(entry.name, now_ns - status.st_mtime_ns):
             return
         if stat.S_ISDIR(status.st_mode):
-            shutil.rmtree(entry.path, ignore_errors=True, dir_fd=directory)
+            remove_tree(directory, entry.path, protected=True)
         else:
             os.unlink(entry.path, dir_fd=directory)
 
@@ -185,18 +193,20 @@ def replace_file(
         # Recorded before the file is made: an interrupt may come right afterwards.
         temporary = base + temporary_name()
         try:
+            fds: list[int] = []
             try:
-                fd = os.open(temporary, _CREATE, mode, dir_fd=directory)
-            except FileExistsError:
-                temporary = ""
-                continue
-            try:
-                clean_once(directory, base, path, os.fstat(fd).st_mtime_ns)
-                write_all(fd, list(parts))
+                try:
+                    open_into(fds, temporary, _CREATE, mode, directory)
+                except FileExistsError:
+                    temporary = ""
+                    continue
+                clean_once(directory, base, path, os.fstat(fds[0]).st_mtime_ns)
+                write_all(fds[0], list(parts))
                 if durable:
-                    _flush(fd)
+                    _flush(fds[0])
             finally:
-                os.close(fd)
+                for fd in fds:
+                    os.close(fd)
             if not exclusive or not _link(directory, temporary, base + name):
                 os.replace(temporary, base + name, src_dir_fd=directory, dst_dir_fd=directory)
             if durable:
@@ -247,13 +257,99 @@ def write_all(fd: int, parts: list[memoryview]) -> None:
 # -- erasing
 
 
-def remove_tree(directory: int | None, path: str) -> None:
+def check_erasable(directory: int | None, name: str, path: str) -> None:
+    """Refuse to erase a directory tree that has a directory in which this user may not erase anything.
+
+    Parameters
+    ----------
+    directory, name
+        Directory to erase: descriptor of its parent and its name, or None and its path.
+    path
+        Its whole path, for the message.
+
+    Raises
+    ------
+    PermissionError
+        If there is such a directory.
+    """
+    if os.name != "posix":  # directories of Windows are not write-protected
+        return
+
+    def refuse(error: OSError) -> None:
+        if isinstance(error, PermissionError):
+            raise error
+
+    for here, folders, files, fd in os.fwalk(name, onerror=refuse, dir_fd=directory):
+        if (folders or files) and not os.access(".", os.W_OK | os.X_OK, dir_fd=fd):
+            reason = "is write-protected; nothing was changed. If it is to be erased, make it writable (chmod -R u+w)"
+            raise PermissionError(errno.EACCES, f"the directory {path + here[len(name) :]!r} {reason}")
+
+
+def erase_directory(directory: int | None, base: str, name: str, path: str) -> None:
+    """Erase a directory tree; where the system allows it, readers see this as one step.
+
+    Parameters
+    ----------
+    directory, base
+        Directory that it is in: its descriptor and ``""``, or None and its path with a trailing slash.
+    name
+        Its name.
+    path
+        Whole path of the directory that it is in.
+
+    Raises
+    ------
+    OSError
+        If it cannot be erased, or not all of it: the text then says where the rest is.
+    """
+    remove_left_over()
+    # If the process is killed between the two steps, the next writer removes the rest as a leftover.
+    hidden = temporary_name()
+    try:
+        try:
+            os.rename(base + name, base + hidden, src_dir_fd=directory, dst_dir_fd=directory)
+        except FileNotFoundError:  # others are erasing it
+            raise
+        except OSError:  # a mount point, or a directory that is in use on Windows
+            remove_tree(directory, base + name)
+            return
+        try:
+            remove_tree(directory, base + hidden)
+        except OSError as error:
+            rest = f"; it is gone all the same, and what is left of it is in {f'{path}/{hidden}'!r}"
+            raise OSError(error.errno, f"{error.strerror}{rest}") from error
+    except Exception:
+        raise
+    except BaseException:
+        _left_over.add(f"{path}/{hidden}")
+        raise
+
+
+def remove_later(path: str) -> None:
+    """Leave a directory of this process, under a temporary name, to its next writer."""
+    _left_over.add(path)
+
+
+def remove_left_over() -> None:
+    """Remove the directories that interrupts have left."""
+    ours = temporary_prefix()
+    for path in tuple(_left_over):
+        # A forked child may have copies of what its parent is still making.
+        if ours in path:
+            with contextlib.suppress(OSError):
+                remove_tree(None, path, protected=True)
+        _left_over.discard(path)
+
+
+def remove_tree(directory: int | None, path: str, *, protected: bool = False) -> None:
     """Remove a directory tree, even while others write into it or remove parts of it.
 
     Parameters
     ----------
     directory, path
         Directory to remove: descriptor of its parent and its name, or None and its path.
+    protected
+        Whether to remove what is write-protected, too: only for directories under temporary names.
     """
     for attempt in range(_MOST_REMOVALS):
         try:
@@ -264,9 +360,27 @@ def remove_tree(directory: int | None, path: str) -> None:
             shutil.rmtree(path, dir_fd=directory)
             return
         except OSError as exc:
+            if protected and isinstance(exc, PermissionError):
+                protected = False
+                _make_writable(directory, path)
+                continue
             # Others removed an entry before its turn, or added one after.
             if exc.errno not in (errno.ENOENT, errno.ENOTEMPTY, errno.EEXIST) or attempt == _MOST_REMOVALS - 1:
                 raise
+
+
+def _make_writable(directory: int | None, path: str) -> None:
+    """Give this user all rights to the directories of a tree, where the system allows it."""
+    if os.name != "posix":
+        return
+    with contextlib.suppress(OSError):
+        os.chmod(path, stat.S_IRWXU, dir_fd=directory)
+        # From the top down: each is opened after it has got the rights.
+        for _, folders, _, fd in os.fwalk(path, dir_fd=directory):
+            for name in folders:
+                # Never through a link, which ``fwalk`` names among the directories.
+                if stat.S_ISDIR(os.stat(name, dir_fd=fd, follow_symlinks=False).st_mode):
+                    os.chmod(name, stat.S_IRWXU, dir_fd=fd)
 
 
 # -- flushing
@@ -287,15 +401,17 @@ def sync_directory(directory: int | None, base: str) -> None:
     """Flush the names in a directory, given by its descriptor and ``""``, or by None and its path."""
     if os.name == "nt":  # it cannot open directories; NTFS journals names itself
         return
-    fd = os.open(base, DIRECTORY) if directory is None else directory
+    fds: list[int] = []
     try:
-        os.fsync(fd)
+        if directory is None:
+            open_into(fds, base, DIRECTORY)
+        os.fsync(fds[0] if directory is None else directory)
     except OSError as exc:
         # Errors of file systems that cannot flush directories.
         if exc.errno not in (errno.EINVAL, errno.EBADF, errno.ENOTSUP):
             raise
     finally:
-        if directory is None:
+        for fd in fds:
             os.close(fd)
 
 
@@ -378,6 +494,8 @@ class FolderWriter:
 
     def uncleaned_folders(self, folders: Sequence[str]) -> list[str]:
         """Return those folders that exist, and that this process has not cleaned."""
+        if _left_over:
+            remove_left_over()
         return [folder for folder in folders if folder not in _scanned and os.path.isdir(folder)]  # noqa: PTH112
 
     def clean_folders(self, folders: Sequence[str], written: str | None) -> None:

@@ -15,7 +15,6 @@ mount, let each machine write its own chunks (or shards). A file system that rep
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
 import sys
 import threading
@@ -23,8 +22,10 @@ import time
 import zlib
 from typing import TYPE_CHECKING
 
+from .descriptors import close_all, open_into
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from types import TracebackType
 
 # Locks per directory. With too few, writers of different values wait for each other more often; with too many, a write
@@ -62,8 +63,6 @@ class FileLock:
     def __init__(self, path: str, directory: int | None = None) -> None:
         self.path = path
         self._directory = directory
-        flags = _OPEN if directory is None else _OPEN_BELOW
-        self._open = functools.partial(os.open, flags=flags, mode=0o666, dir_fd=directory)
         # Holds one descriptor while the file is open, else none.
         self._fds: list[int] = []
         self._file: tuple[int, int] | None = None
@@ -94,8 +93,8 @@ class FileLock:
             # Registered before the file is opened, so that a fork at any moment finds the descriptor.
             _open_locks.add(self)
             try:
-                # One call, so that an interrupt during opening is handled only once the descriptor is in the list.
-                self._fds.extend(map(self._open, (self.path,)))
+                flags = _OPEN if self._directory is None else _OPEN_BELOW
+                open_into(self._fds, self.path, flags, directory=self._directory)
                 (fd,) = self._fds
                 status = os.fstat(fd)
                 self._file = status.st_dev, status.st_ino
@@ -124,21 +123,28 @@ class FileLock:
         return (status.st_dev, status.st_ino) == self._file
 
     def release(self) -> None:
-        """Release the lock, if it is held."""
-        fds, self._fds, self._file, self._thread = self._fds, [], None, None
-        _open_locks.discard(self)
-        for fd in fds:
-            try:
+        """Release the lock, if it is held. After an interrupt, the next call does what is left."""
+        self._thread = None
+        try:
+            for fd in self._fds:
                 with contextlib.suppress(OSError):  # closing releases it too, unless a child has a copy
                     _unlock(fd)
-            finally:
-                os.close(fd)
+        finally:
+            close_all(self._fds)
+            _open_locks.discard(self)
+            self._file = None
 
     def _forget(self) -> None:
         # Only close: the lock is the parent's, and unlocking here would release it there.
         for fd in self._fds:
             os.close(fd)
         self._fds, self._file, self._thread = [], None, None
+
+
+def release_all(locks: Iterable[FileLock]) -> None:
+    """Release some locks, the last taken first, those that are held."""
+    for lock in reversed([*locks]):
+        lock.release()
 
 
 @contextlib.contextmanager
@@ -166,13 +172,11 @@ def brief_lock(fd: int, seconds: float) -> Iterator[bool]:
     try:
         while not (locked := _try(fd)) and time.monotonic() < end:
             time.sleep(_PAUSE_S)
-        try:
-            yield locked
-        finally:
-            if locked:
-                with contextlib.suppress(OSError):  # closing releases it too, unless a child has a copy
-                    _unlock(fd)
+        yield locked
     finally:
+        # Whether or not it is known to be locked: an interrupt may have come right after that.
+        with contextlib.suppress(OSError):
+            _unlock(fd)
         _briefly_locked.discard(fd)
 
 

@@ -14,6 +14,7 @@ import stat
 from typing import TYPE_CHECKING, NoReturn
 
 from .atomic_files import DIRECTORY, is_reserved, make_directories, make_directory_in
+from .descriptors import close_all, open_into
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -60,25 +61,31 @@ class FileTree:
             return
         if create:
             make_directories(self.root, durable=self.durable)
-        fd = os.open(self.root, DIRECTORY)
+        # Each holds a descriptor or none.
+        here: list[int] = []
+        above: list[int] = []
         try:
+            open_into(here, self.root, DIRECTORY)
             for segment in segments[:-1]:
                 if create:
-                    make_directory_in(fd, segment, durable=self.durable)
-                # One assignment, so that an interrupt never leaves a closed descriptor in ``fd``.
-                above, fd = fd, _open_below(fd, segment, DIRECTORY)
-                os.close(above)
-            yield fd, ""
+                    make_directory_in(here[0], segment, durable=self.durable)
+                above, here = here, above
+                _open_below(here, above[0], segment, DIRECTORY)
+                close_all(above)
+            yield here[0], ""
         finally:
-            os.close(fd)
+            for fd in (*above, *here):
+                os.close(fd)
 
-    def open_file(self, segments: Sequence[str]) -> int:
-        """Open a file for reading and return its descriptor."""
+    def open_file(self, segments: Sequence[str], fds: list[int]) -> None:
+        """Open a file for reading, and append its descriptor to a list."""
         if self.follow_symlinks:
-            return os.open(self.path(segments), _READ)
+            # As ``open_into`` does, without another call: this is done for every small value that is read.
+            fds.extend(map(os.open, (self.path(segments),), (_READ,)))
+            return
         with self.at(segments) as (directory, _):
             assert directory is not None
-            return _open_below(directory, segments[-1], _READ)
+            _open_below(fds, directory, segments[-1], _READ)
 
     def stat(self, segments: Sequence[str]) -> os.stat_result:
         """Return the status of a file."""
@@ -128,10 +135,10 @@ class FileTree:
             _refuse(name)
 
 
-def _open_below(directory: int, name: str, flags: int) -> int:
-    """Open ``name`` in ``directory`` without following a link."""
+def _open_below(fds: list[int], directory: int, name: str, flags: int) -> None:
+    """Open ``name`` in ``directory`` without following a link, and append the descriptor to a list."""
     try:
-        return os.open(name, flags | _NOFOLLOW, dir_fd=directory)
+        open_into(fds, name, flags | _NOFOLLOW, directory=directory)
     except OSError as exc:
         # Systems report ELOOP, ENOTDIR or EMLINK for a link. It was not followed; this check is for the message.
         if exc.errno != errno.ENOENT and is_link(directory, name):

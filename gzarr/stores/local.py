@@ -22,15 +22,15 @@ from .atomic_files import (
     LOCKS,
     TEMPORARY,
     FolderWriter,
+    check_erasable,
+    erase_directory,
     is_reserved,
-    remove_tree,
     replace_file,
     sync_directory,
-    temporary_name,
 )
 from .buffers import as_view
 from .byte_ranges import check_range, resolve_range, splice
-from .file_locks import STRIPES, FileLock, stripe
+from .file_locks import STRIPES, FileLock, release_all, stripe
 from .file_tree import CAN_REFUSE_LINKS, FileTree, dangling_link, identity, is_directory, is_link
 from .keys import split_key, split_prefix
 from .staging import FolderStage, can_be_staged
@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 
     # Directories from the root down to the current one: prefix, names left.
     _Levels = list[tuple[str, list[str]]]
+    _Descriptors = list[int]
+    _Locks = list[FileLock]
 
 # Errors that mean an absent key. All others are failures.
 _ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EISDIR})
@@ -158,26 +160,24 @@ class LocalStore:
 
     # -- reading
 
-    def _open(self, key: str) -> tuple[int, int] | None:
-        """Return the file descriptor and the size of a value, or None if there is no such key."""
+    def _open(self, key: str, fds: _Descriptors) -> int | None:
+        """Append the file descriptor of a value to a list; return its size, or None if there is no such key."""
         segments = split_key(key)
         if _is_hidden(segments):
             return None
         try:
-            fd = self._tree.open_file(segments)
+            self._tree.open_file(segments, fds)
         except OSError as exc:
             if exc.errno in _ABSENT:
                 self.check_absent(key)
                 return None
             self._fail("read", key, exc)
         try:
-            status = os.fstat(fd)
+            status = os.fstat(fds[0])
         except OSError as exc:
-            os.close(fd)
             self._fail("read", key, exc)
         if stat.S_ISREG(status.st_mode):
-            return fd, status.st_size
-        os.close(fd)
+            return status.st_size
         if stat.S_ISDIR(status.st_mode):
             return None
         raise StoreError(f"{self!r}: {key!r} is neither a file nor a directory", key=key)
@@ -238,16 +238,18 @@ class LocalStore:
         return self._get(key, None)
 
     def _get(self, key: str, max_nbytes: int | None) -> bytes | None:
-        opened = self._open(key)
-        if opened is None:
-            return None
-        fd, size = opened
+        # Holds the descriptor once the file is open.
+        fds: _Descriptors = []
         try:
+            size = self._open(key, fds)
+            if size is None:
+                return None
             if max_nbytes is not None and size > max_nbytes:
                 raise ValueSizeError(f"{self!r}: {key!r} has {size} bytes; at most {max_nbytes} are read", key=key)
-            return self._read(fd, 0, size, key)
+            return self._read(fds[0], 0, size, key)
         finally:
-            os.close(fd)
+            for fd in fds:
+                os.close(fd)
 
     def get_partial_values(self, key_ranges: Sequence[tuple[str, ByteRange]]) -> list[bytes | None]:
         """Return parts of values, in order; None for each absent key.
@@ -260,16 +262,17 @@ class LocalStore:
         values: list[bytes | None] = []
         for key, byte_range in key_ranges:
             check_range(byte_range)
-            opened = self._open(key)
-            if opened is None:
-                values.append(None)
-                continue
-            fd, size = opened
+            fds: _Descriptors = []
             try:
+                size = self._open(key, fds)
+                if size is None:
+                    values.append(None)
+                    continue
                 start, nbytes = resolve_range(byte_range, size, self, key)
-                values.append(self._read(fd, start, nbytes, key))
+                values.append(self._read(fds[0], start, nbytes, key))
             finally:
-                os.close(fd)
+                for fd in fds:
+                    os.close(fd)
         return values
 
     def get_small_values(self, keys: Sequence[str], max_nbytes: int) -> list[bytes | None]:
@@ -496,6 +499,14 @@ class LocalStore:
         """Erase all keys that start with ``prefix``; where the system allows it, readers see this as one step.
 
         Links are erased, never their targets. (With ``""``, the entries of the root are erased one by one.)
+
+        Raises
+        ------
+        ReadOnlyError
+            If the store is read-only.
+        StoreError
+            If the system refuses. If that is for something below the prefix, readers no longer see the prefix, and the
+            message says where the rest is.
         """
         self._check_writable()
         segments = split_prefix(prefix)
@@ -514,15 +525,7 @@ class LocalStore:
                     if os.path.isdir(base + name):  # noqa: PTH112  (a prefix that names a file has no keys)
                         os.unlink(base + name, dir_fd=directory)
                 elif is_directory(directory, base + name):
-                    # If the process is killed between the two steps, the next writer removes the rest as a leftover.
-                    aside = base + temporary_name()
-                    try:
-                        os.rename(base + name, aside, src_dir_fd=directory, dst_dir_fd=directory)
-                    except FileNotFoundError:  # others are erasing it
-                        raise
-                    except OSError:  # a mount point, or a directory that is in use on Windows
-                        aside = base + name
-                    remove_tree(directory, aside)
+                    erase_directory(directory, base, name, self._tree.path(segments[:-1]))
                 if self.durable:
                     sync_directory(directory, base)
         except OSError as exc:
@@ -541,6 +544,13 @@ class LocalStore:
         target = os.path.realpath(self._tree.path(segments))
         if not can_be_staged(target) or (os.path.exists(target) and not (replace or _is_empty(target))):  # noqa: PTH110
             return None
+        try:
+            # Now rather than when all is written.
+            check_erasable(None, target, target)
+        except FileNotFoundError:
+            pass
+        except OSError as exc:
+            self._fail("replace", prefix, exc)
         try:
             return FolderStage(target, "/".join(segments), self._elsewhere, durable=self.durable)
         except OSError:
@@ -593,28 +603,38 @@ class LocalStore:
             if len(wanted) < STRIPES:
                 wanted.add(stripe(key[len(below) :]))
         names = [str(number) for number in sorted(wanted)] or ["node"]
-        with contextlib.ExitStack() as held:
+        asked: _Locks = []
+        try:
             for attempt in range(_MOST_ATTEMPTS):
                 try:
-                    held.enter_context(self._locks([*segments, LOCKS, ""], names))
+                    self._take(asked, [*segments, LOCKS, ""], names)
                     break
                 except OSError as exc:
+                    release_all(asked)
+                    asked.clear()
                     # Absent: the node was erased meanwhile.
                     if exc.errno != errno.ENOENT or attempt == _MOST_ATTEMPTS - 1:
                         self._fail("lock", keys[0] if keys else below, exc)
                     _pause(attempt)
             yield
+        finally:
+            try:
+                release_all(asked)
+            except BaseException:
+                # Interrupted (Ctrl-C): nobody else could release them.
+                release_all(asked)
+                raise
 
-    @contextlib.contextmanager
-    def _locks(self, segments: Sequence[str], names: Sequence[str]) -> Iterator[None]:
-        with contextlib.ExitStack() as held:
-            directory, base = held.enter_context(self._tree.at(segments, create=True))
-            locks = [held.enter_context(FileLock(base + name, directory)) for name in names]
+    def _take(self, asked: _Locks, segments: Sequence[str], names: Sequence[str]) -> None:
+        """Take the locks of some names in a directory, each recorded before: an interrupt may come right afterwards."""
+        with self._tree.at(segments, create=True) as (directory, base):
+            for name in names:
+                asked.append(FileLock(base + name, directory))
+                asked[-1].acquire()
             # During the wait for the last lock, all may have been erased together with their directory.
             with self._tree.at(segments) as (now, _):
-                if not all(lock.is_in_place(now) for lock in locks):
+                if not all(lock.is_in_place(now) for lock in asked):
                     raise FileNotFoundError(errno.ENOENT, "the lock was erased while waiting for it")
-            yield
 
 
 def _is_empty(directory: str) -> bool:

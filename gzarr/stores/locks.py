@@ -109,10 +109,19 @@ def hold_node(store: Any, *paths: str) -> Iterator[None]:
             holders[i].append(thread)
         yield
     finally:
-        for i in numbers:
-            with contextlib.suppress(ValueError):
-                holders[i].remove(thread)
-        _release(asked)
+        try:
+            _give_up(asked, numbers, holders, thread)
+        except BaseException:
+            # As above.
+            _give_up(asked, numbers, holders, thread)
+            raise
+
+
+def _give_up(asked: list[Any], numbers: Iterable[int], holders: list[list[int]], thread: int) -> None:
+    for i in numbers:
+        with contextlib.suppress(ValueError):
+            holders[i].remove(thread)
+    _release(asked)
 
 
 def node_is_held(store: Any, path: str) -> bool:
@@ -121,9 +130,8 @@ def node_is_held(store: Any, path: str) -> bool:
     return any(holder != thread for holder in list(_node_holders[_number(_root(store), f"{path}/")]))
 
 
-@contextlib.contextmanager
-def between_processes(store: Any, keys: Iterable[str], below: str = "") -> Iterator[None]:
-    """Hold the locks of some keys, which processes share.
+def between_processes(store: Any, keys: Iterable[str], below: str = "") -> contextlib.AbstractContextManager[None]:
+    """Return what holds the locks of some keys, which processes share, for the duration of a ``with`` block.
 
     Parameters
     ----------
@@ -145,8 +153,7 @@ def between_processes(store: Any, keys: Iterable[str], below: str = "") -> Itera
             "write to one array as long as no two write to the same chunk (in a sharded array, shard): let each write "
             "whole ones"
         )
-    with store.lock(*keys, below=below):
-        yield
+    return store.lock(*keys, below=below)
 
 
 def _root(store: Any) -> bytes | None:

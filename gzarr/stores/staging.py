@@ -12,13 +12,21 @@ import ctypes
 import errno
 import functools
 import os
-import shutil
+import stat
 import sys
+import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import StoreError, with_errno
-from .atomic_files import clean_once, make_directories, remove_tree, sync_directory, temporary_name
+from .atomic_files import (
+    clean_once,
+    make_directories,
+    remove_later,
+    remove_tree,
+    sync_directory,
+    temporary_name,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,6 +65,9 @@ class FolderStage:
         self._durable = durable
         make_directories(str(self._above), durable=durable)
         self._root = self._above / temporary_name()
+        # If an interrupt, here or at the caller's, keeps this object from being discarded.
+        self._lost = weakref.finalize(self, remove_later, str(self._root))
+        self._lost.atexit = False
         self._root.mkdir()
         clean_once(None, f"{self._above}{os.sep}", str(self._above), self._root.stat().st_mtime_ns)
         self._made = self._root / below if below else self._root
@@ -73,12 +84,18 @@ class FolderStage:
         Raises
         ------
         StoreError
-            If the system refuses; what was there is still there.
+            If the system refuses; what was there is still there. Or if that cannot be erased: the message says where
+            it is now.
         """
         try:
             if replace and self._target.exists():
-                shutil.copymode(self._target, self._made)
+                mode = stat.S_IMODE(self._target.stat().st_mode)
+                # Without the owner's rights, it could neither be moved nor removed.
+                self._made.chmod(mode | stat.S_IRWXU)
                 old = self._exchanged()
+                if mode != mode | stat.S_IRWXU:
+                    with contextlib.suppress(OSError):
+                        self._target.chmod(mode)
             else:
                 old = None
                 self._rename()
@@ -89,10 +106,16 @@ class FolderStage:
             raise with_errno(StoreError(reason), error) from error
         if self._durable:
             sync_directory(None, f"{self._above}{os.sep}")
-        for left in {old, self._root} - {None, self._target}:
-            # Nobody sees what is left of them.
-            with contextlib.suppress(OSError):
-                remove_tree(None, str(left))
+        if old is not None:
+            remove_later(str(old))
+            try:
+                remove_tree(None, str(old), protected=True)
+            except OSError as error:
+                reason = (
+                    f"the new directory {str(self._target)!r} is in place, but the old one cannot be erased: "
+                    f"{error.strerror}; what is left of it is in {str(old)!r}"
+                )
+                raise with_errno(StoreError(reason), error) from error
         return True
 
     def _exchanged(self) -> Path | None:
@@ -128,7 +151,8 @@ class FolderStage:
     def discard(self) -> None:
         """Remove the directory, if it is still aside."""
         with contextlib.suppress(OSError):
-            remove_tree(None, str(self._root))
+            remove_tree(None, str(self._root), protected=True)
+        self._lost.detach()
 
 
 def can_be_staged(target: str) -> bool:

@@ -164,8 +164,9 @@ class ZipStore(ZipReader, WholeValues):
 
     def _begin(self, old: CentralDirectory, found: Any) -> ZipWriter:
         writer = ZipWriter(self.path, old, found, as_ozx=self._is_ozx)
-        self._writer, self._state = writer, (writer.file, writer.directory)
+        # First: an interrupt may come between any two of these.
         self._finalizer = weakref.finalize(self, writer.finish)
+        self._writer, self._state = writer, (writer.file, writer.directory)
         _writing[str(self.path)] = self
         return writer
 

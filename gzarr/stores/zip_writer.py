@@ -12,6 +12,7 @@ from ..errors import StoreError, with_errno
 from . import ozx
 from . import zip_format as z
 from .atomic_files import clean_once, make_directories, sync_directory, temporary_name
+from .descriptors import close_all, open_into
 from .file_tree import identity
 from .zip_files import LocalFile
 from .zip_format import CentralDirectory
@@ -60,10 +61,13 @@ class ZipWriter:
         self._old = old.raw
         temporary = path.with_name(temporary_name())
         self.file: LocalFile = LocalFile(temporary, grows=True)
-        self._fd = -1
+        # The descriptor of the file, unless the writer has ended.
+        self._fds: list[int] = []
+        # Files that are not in place. Each is recorded before it is made: an interrupt may come right afterwards.
+        self._unfinished: list[Path] = [temporary]
         try:
             make_directories(str(path.parent), durable=False)
-            self._fd = os.open(temporary, _FLAGS, 0o666)
+            open_into(self._fds, temporary, _FLAGS)
             status = os.fstat(self._fd)
             clean_once(None, f"{path.parent}{os.sep}", str(path.parent), status.st_mtime_ns)
             self._end = self._copy(old) if old.rows else 0
@@ -74,6 +78,15 @@ class ZipWriter:
             raise
         version = self.file.version()
         self.directory: CentralDirectory = old.copy(version) if old.rows else CentralDirectory(version)
+
+    def __del__(self) -> None:
+        # An interrupt has come before the caller had it, or in the midst of ``__init__``.
+        if self.__dict__.get("_unfinished"):
+            self.discard()
+
+    @property
+    def _fd(self) -> int:
+        return self._fds[0]
 
     def _failure(self, what: str, error: OSError) -> StoreError:
         reason = f"the zip archive {str(self._path)!r}: cannot {what}: {error.strerror or error}"
@@ -137,7 +150,7 @@ class ZipWriter:
         StoreError
             If that fails, which leaves the old version; it can be tried again.
         """
-        if self._fd < 0 or os.getpid() != self._pid:
+        if not self._fds or os.getpid() != self._pid:
             return
         if LocalFile(self._path).version() != self._found:
             raise StoreError(
@@ -157,8 +170,7 @@ class ZipWriter:
                 self.file.path.replace(self._path)
         except OSError as error:
             raise self._failure("complete it", error) from error
-        os.close(self._fd)
-        self._fd = -1
+        self.discard()
         with contextlib.suppress(OSError):
             sync_directory(None, f"{self._path.parent}{os.sep}")
 
@@ -193,8 +205,11 @@ class ZipWriter:
         keys = ozx.in_order(sorted(directory.rows, key=lambda key: int(columns[z.HEADER, directory.rows[key]])))
         offsets = self._data_offsets(keys)
         temporary = self._path.with_name(temporary_name())
-        fd = os.open(temporary, _FLAGS, 0o666)
+        self._unfinished.append(temporary)
+        fds: list[int] = []
         try:
+            open_into(fds, temporary, _FLAGS)
+            fd = fds[0]
             os.chmod(temporary, os.fstat(self._fd).st_mode & 0o777)  # noqa: PTH101
             moved, end = CentralDirectory(), 0
             for key, offset in zip(keys, offsets, strict=True):
@@ -207,14 +222,12 @@ class ZipWriter:
             os.fsync(fd)
             temporary.replace(self._path)
         except BaseException:
-            os.close(fd)
             with contextlib.suppress(OSError):
                 temporary.unlink()
             raise
-        os.close(self._fd)
-        self._fd = fd
-        with contextlib.suppress(OSError):
-            self.file.path.unlink()
+        finally:
+            for fd in fds:
+                os.close(fd)
 
     def _comment(self, offsets: Sequence[int]) -> bytes:
         """Return the comment of the archive, whose first entry is the document of the root if there is one."""
@@ -248,11 +261,12 @@ class ZipWriter:
         """Remove the new version if it is not complete. Does nothing in a child of the process."""
         if os.getpid() != self._pid:
             return
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+        close_all(self._fds)
+        while self._unfinished:
+            # One that is in place has no longer this name.
             with contextlib.suppress(OSError):
-                self.file.path.unlink()
+                self._unfinished[-1].unlink()
+            self._unfinished.pop()
 
     def finish(self) -> None:
         """Commit, and whatever happens leave no temporary file behind."""

@@ -11,8 +11,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+import gzarr
+from gzarr.stores import MemoryStore
+
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
+
+    from typing_extensions import Buffer
+
+    from gzarr.stores.base import ByteRange
 
 pytestmark = pytest.mark.slow
 
@@ -190,7 +198,41 @@ os._exit(0)
 """
 
 
+# Taking the locks of chunks and of documents: no other process waits for what an interrupt left locked.
+LOCKED = """
+import subprocess
+a = gzarr.create_array(sys.argv[1], shape=(200, 200), dtype="i8", chunks=(50, 50), device="cpu")
+values = np.ones((80, 200), "i8")
+def work():
+    a.write(slice(10, 90), values, lock=True)
+    a.update_attributes({"k": 1}, lock=True)
+work()
+begun = time.monotonic()
+for _ in range(10):
+    work()
+each = (time.monotonic() - begun) / 10
+signal.signal(signal.SIGALRM, signal.default_int_handler)
+end = time.monotonic() + 4
+interrupted = 0
+while time.monotonic() < end:
+    try:
+        try:
+            signal.setitimer(signal.ITIMER_REAL, 1e-6 + 1.3 * each * np.random.random())
+            work()
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+    except KeyboardInterrupt:
+        interrupted += 1
+assert interrupted > 20, interrupted
+other = "import gzarr, sys; a = gzarr.open_array(sys.argv[1], mode='r+', device='cpu'); a.write(..., 1, lock=True); " \
+        "a.update_attributes({'j': 1}, lock=True)"
+subprocess.run([sys.executable, "-c", other, sys.argv[1]], timeout=20, check=True)
+print("fine")
+"""
+
+
 SCRIPTS = {
+    "locked": LOCKED,
     "waiting": WAITING,
     "unnoticed": UNNOTICED,
     "storm": STORM,
@@ -208,3 +250,44 @@ def test_interrupts(script: str, tmp_path: Path) -> None:
     command = [sys.executable, "-c", HEAD + script, str(tmp_path / "a.zarr")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.stdout.strip().endswith("fine"), done.stderr[-2000:]
+
+
+class Timeout(Exception):
+    """What a program's handler of a signal raises, often without a text."""
+
+
+class TimedOut(MemoryStore):
+    """Values in memory, until a handler of a signal raises in the midst of a call."""
+
+    failing = ""
+
+    def _fail(self, what: str) -> None:
+        if what == self.failing:
+            raise Timeout
+
+    def get(self, key: str) -> bytes | None:
+        self._fail("get")
+        return super().get(key)
+
+    def get_partial_values(self, key_ranges: Sequence[tuple[str, ByteRange]]) -> list[bytes | None]:
+        self._fail("get")
+        return super().get_partial_values(key_ranges)
+
+    def set(self, key: str, value: Buffer) -> None:
+        self._fail("set")
+        super().set(key, value)
+
+
+@pytest.mark.parametrize("shards", [None, (4,)], ids=["chunks", "shards"])
+def test_an_error_without_a_text_is_named(shards: tuple[int] | None) -> None:
+    store = TimedOut()
+    array = gzarr.create_array(store, shape=(8,), chunks=(2,), shards=shards, dtype="i4", device="cpu")
+    array[...] = 1
+    store.failing = "get"
+    with pytest.raises(gzarr.ChunkReadError, match="Timeout"):
+        array[...]
+    with pytest.raises(gzarr.ChunkReadError, match="Timeout"):
+        array[1:3] = 2
+    store.failing = "set"
+    with pytest.raises(gzarr.ChunkWriteError, match="the store failed: Timeout"):
+        array[...] = 2

@@ -17,12 +17,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 import zarr
+from support.interrupts import interrupted
 
 import gzarr
 from gzarr.errors import ArgumentError, ReadOnlyError, StoreError
-from gzarr.stores import LocalStore, MemoryStore
+from gzarr.stores import LocalStore, MemoryStore, locks
 from gzarr.stores.base import LockingStore
 from gzarr.stores.file_locks import FileLock, stripe
+from gzarr.stores.locks import hold, hold_node
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -453,3 +455,45 @@ def test_an_interrupt_while_it_is_given_up_leaves_nothing_open(tmp_path, monkeyp
             lock.release()
     assert descriptors() == before
     assert is_free(tmp_path / "lock")
+
+
+def test_an_interrupt_at_any_moment_of_a_with_block_leaves_nothing_locked(store):
+    work: Callable[[], object] = lambda: take(store, "k", "l")  # noqa: E731
+    work()
+    files = sorted((store.root / ".gzarr-locks").iterdir())
+    before = descriptors()
+    number = 1
+    while interrupted(work, number):
+        assert all(map(is_free, files)), number
+        assert descriptors() == before, number
+        number += 1
+    assert number > 100
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("write", [False, True], ids=["read", "write"])
+def test_an_interrupt_at_any_moment_of_a_read_or_a_write_leaves_nothing_open(store, write):
+    store.durable = store._tree.durable = True
+    store.set("a/b", b"value")
+    before = descriptors()
+    number = 1
+    work: Callable[[], object] = (lambda: store.set("a/b", b"value")) if write else (lambda: store.get("a/b"))
+    while interrupted(work, number):
+        assert descriptors() == before, number
+        number += 1
+    assert number > 10
+
+
+def test_an_interrupt_at_any_moment_of_holding_keys_and_nodes_leaves_other_threads_alone(store):
+    def work() -> None:
+        with hold_node(store, "a", "b"), hold(store, ["k", "l"]):
+            pass
+
+    work()
+    number = 1
+    while interrupted(work, number):
+        assert not any(locks._node_holders), number
+        with waiting_for(work) as done:
+            assert done.wait(20), number
+        number += 1
+    assert number > 50

@@ -11,20 +11,21 @@ import sys
 import threading
 import time
 import zipfile
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import tensorstore
 import zarr
 from support import zip_archives
+from support.interrupts import interrupted
 from support.zip_archives import CHUNKED, SHARDED, elements
 
 import gzarr
 from gzarr.errors import ArgumentError, NodeNotFoundError, ReadOnlyError, StoreError
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from gzarr.stores.zip_format import CentralDirectory
+from gzarr.stores.zip_writer import ZipWriter
 
 
 def values_of(path: Path) -> dict[str, bytes]:
@@ -370,3 +371,37 @@ def test_functions_that_take_a_path_flush(path: Path) -> None:
     assert values_of(path.with_name("copied.zip")).keys() == values_of(path).keys()
     assert (kept[...] == 1).all()
     del group, copied
+
+
+# Iterators over directories are closed when they are dropped.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("as_ozx", [False, True], ids=["zip", "ozx"])
+def test_an_interrupt_at_any_moment_leaves_no_unfinished_file(as_ozx, tmp_path):
+    """The writer's ``discard`` is called where the caller has got the writer."""
+
+    def work() -> None:
+        writer = ZipWriter(tmp_path / "a.zip", CentralDirectory(), None, as_ozx=as_ozx)
+        try:
+            writer.add("zarr.json", [memoryview(b"{}")])
+            writer.commit()
+        finally:
+            try:
+                writer.discard()
+            except KeyboardInterrupt:
+                writer.discard()
+
+    def names(folder: Path) -> set[str]:
+        return {entry.name for entry in folder.iterdir()}
+
+    work()
+    before = names(Path("/dev/fd"))
+    number = 1
+    while True:
+        (tmp_path / "a.zip").unlink(missing_ok=True)
+        if not interrupted(work, number):
+            break
+        assert names(tmp_path) <= {"a.zip"}, number
+        assert names(Path("/dev/fd")) == before, number
+        number += 1
+    assert number > 50
+    assert names(tmp_path) == {"a.zip"}

@@ -15,6 +15,7 @@ from ...errors import ChunkDecodeError, ChunkError, ChunkReadError, StoreError, 
 from ...stores.base import ByteRange, PresenceStore, SizedStore, VersionedStore, WritableFiles, versions_of
 from .. import pool
 from ..monitor import spent
+from ..reasons import reason_of
 from .shard import ShardIndexCache
 from .sources import WHOLE
 
@@ -381,8 +382,8 @@ class ReadRequest:
     def store_failure(self, row: int, cause: Exception) -> ChunkError:
         """Return the error for a chunk that the store failed to return."""
         if isinstance(cause, ValueSizeError):
-            return self.failure(ChunkDecodeError, row, f"truncated, or too large: {cause}")
-        return self.failure(ChunkReadError, row, f"the store failed: {cause}")
+            return self.failure(ChunkDecodeError, row, f"truncated, or too large: {reason_of(cause)}")
+        return self.failure(ChunkReadError, row, f"the store failed: {reason_of(cause)}")
 
     def refuse_large(self, rows: IntArray | None = None) -> None:
         """Refuse byte ranges from a shard's index that are larger than any encoder's output, before allocating memory.

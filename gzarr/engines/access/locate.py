@@ -23,6 +23,7 @@ from ...plan.keys import ChunkKeys, distinct_rows
 from ...plan.planner import some_chunks
 from ...stores import io_threads
 from .. import monitor, pool
+from ..reasons import reason_of
 from .shard import Shard, entries_of, index_failure, ranges_in
 from .sources import ABSENT, IN_SHARD, WHOLE, Sources
 
@@ -192,7 +193,8 @@ class Locator:
 
         def index_error(row: int, cause: Exception) -> ChunkError:
             kind = ChunkDecodeError if isinstance(cause, ValueError) else ChunkReadError
-            return self._failure(kind, plan, row, keys, key_index, f"the index of its shard cannot be read: {cause}")
+            reason = f"the index of its shard cannot be read: {reason_of(cause)}"
+            return self._failure(kind, plan, row, keys, key_index, reason)
 
         for depth, level in enumerate(levels):
             _, inner, counts = level.locate(chunks, levels[-1].inner_shape)
@@ -312,7 +314,7 @@ class Locator:
                 entries, file_nbytes, status = self._access.read_indexes(shard, some)
             # Third-party stores may raise anything.
             except Exception as cause:
-                reason = f"the index of its shard cannot be read: {cause}"
+                reason = f"the index of its shard cannot be read: {reason_of(cause)}"
                 raise self._failure(ChunkReadError, plan, int(every[rows[0]]), keys, key_of, reason) from cause
             which = shard_of[rows] - begin
             found = entries[which, entry[rows]]

@@ -15,6 +15,7 @@ from ...codecs.chain import representations
 from ...errors import ChunkDecodeError, ChunkError, MissingChunkError
 from .. import pool
 from ..monitor import spent
+from ..reasons import reason_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -152,7 +153,7 @@ def _decode(request: ReadRequest, steps: Sequence[Representation], data: Any, ro
         raise
     # Codec libraries may raise anything on corrupt input, including RuntimeError and MemoryError.
     except Exception as cause:
-        reason = str(cause) or type(cause).__name__
+        reason = reason_of(cause)
         raise request.failure(ChunkDecodeError, row, f"{label} cannot decode it: {reason}") from cause
     chunk = request.chunk
     if not isinstance(data, np.ndarray) or data.shape != chunk.shape or data.dtype != chunk.dtype:

@@ -17,6 +17,7 @@ from ...errors import ChunkDecodeError, ChunkError, ChunkReadError, ChunkWriteEr
 from ...stores import locks
 from .. import failures, pool
 from ..access.shard import NewShard, ranges_in
+from ..reasons import reason_of
 from .threads import fill_chunk, pieces
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ def _get(request: WriteRequest, row: int, key: str) -> bytes | None:
     try:
         return request.store.get(key)
     except Exception as cause:
-        reason = f"the write changes only part of it, and the store failed to read it: {cause}"
+        reason = f"the write changes only part of it, and the store failed to read it: {reason_of(cause)}"
         raise request.failure(ChunkReadError, row, reason) from cause
 
 
@@ -120,7 +121,7 @@ def _changed(
         raise
     # Codec libraries may raise anything.
     except Exception as cause:
-        reason = f"its elements cannot be encoded: {cause}"
+        reason = f"its elements cannot be encoded: {reason_of(cause)}"
         raise request.failure(ChunkWriteError, row, reason) from cause
 
 
@@ -134,7 +135,7 @@ def _before(request: WriteRequest, row: int, fill: npt.NDArray[Any], stored: Any
         if request.whole[row]:
             # Every element within the array is overwritten, so nothing is lost, and the chunk becomes readable again.
             return np.array(fill)
-        reason = f"the write changes only part of it, and its stored bytes cannot be decoded: {cause}"
+        reason = f"the write changes only part of it, and its stored bytes cannot be decoded: {reason_of(cause)}"
         raise request.failure(ChunkDecodeError, row, reason) from cause
 
 
@@ -176,7 +177,7 @@ def _shard(
                 parts[entry] = np.frombuffer(data or b"", np.uint8, size, begin)
         except ValueError as cause:
             if not complete:
-                reason = f"the write changes only part of its shard, whose index cannot be read: {cause}"
+                reason = f"the write changes only part of its shard, whose index cannot be read: {reason_of(cause)}"
                 raise request.failure(ChunkDecodeError, first, reason) from cause
     entries = shard.entries(request.plan.chunks[rows]).tolist()
     for row, entry, new in zip(rows.tolist(), entries, replaced.tolist(), strict=True):

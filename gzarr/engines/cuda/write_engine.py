@@ -24,6 +24,7 @@ from ...stores.buffers import store_value
 from .. import failures, pool
 from ..access.shard import NewShard
 from ..cpu.write_threads import complete_values, kept_in_part
+from ..reasons import reason_of
 from . import loss, slots
 from .budget import Budget
 from .columns import output_memory, pieces_of
@@ -373,7 +374,7 @@ class _Writing:
                     store_value(request.store, key, parts)
             # Third-party stores may raise anything.
             except Exception as cause:
-                raise request.failure(ChunkWriteError, row, f"the store failed: {cause}") from cause
+                raise request.failure(ChunkWriteError, row, f"the store failed: {reason_of(cause)}") from cause
             next(done)
 
         try:

@@ -1,0 +1,223 @@
+"""Directories under hidden names: what is erased or replaced leaves nothing there, also if interrupted or refused."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from support.interrupts import interrupted
+
+import gzarr
+from gzarr.errors import StoreError
+from gzarr.stores import LocalStore
+from gzarr.stores.atomic_files import TEMPORARY, check_erasable, remove_tree, temporary_name
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="POSIX permissions and signals")
+
+# Root may erase everything, unless it gives up that right.
+USER = ["setpriv", "--inh-caps=-all", "--bounding-set=-dac_override,-dac_read_search"] if os.getuid() == 0 else []
+HEAD = """
+import os, sys
+import numpy as np
+import gzarr
+root = sys.argv[1]
+def hidden():
+    return [name for _, folders, _ in os.walk(root) for name in folders if name.startswith(".gzarr-temporary-")]
+def protected(top):
+    for here, folders, files in os.walk(top, topdown=False):
+        os.chmod(here, 0o555)
+def refused(work, *why):
+    try:
+        work()
+    except gzarr.StoreError as error:
+        assert all(text in str(error) for text in why), error
+    else:
+        raise AssertionError("not refused")
+"""
+OVERWRITE = """
+for path in ("", "a"):
+    top = f"{root}/one{path}.zarr"
+    gzarr.create_array(top, path=path, data=np.arange(400).reshape(20, 20), chunks=(5, 5))
+    protected(f"{top}/{path}")
+    for _ in range(2):
+        refused(lambda: gzarr.create_array(top, path=path, data=np.ones(3), overwrite=True), "replace", "chmod")
+        refused(lambda: gzarr.create_array(top, path=path, shape=3, dtype="u1", overwrite=True), "cannot erase")
+    assert not hidden(), hidden()
+    assert gzarr.open_array(top, path=path)[...].sum() == 79800
+"""
+ERASE = """
+for options in ({}, {"follow_symlinks": False}):
+    store = gzarr.LocalStore(f"{root}/{len(options)}.zarr", **options)
+    group = gzarr.create_group(store)
+    group.create_array("a", data=np.arange(400).reshape(20, 20), chunks=(5, 5))
+    os.chmod(f"{store.root}/a/c/2", 0o555)
+    why = "Permission denied; it is gone all the same", f"{store.root}/.gzarr-temporary-"
+    refused(lambda: group.__delitem__("a"), *why)
+    assert not list(group)
+    os.rename(f"{store.root}/{hidden()[0]}", f"{root}/kept{len(options)}")
+    group.create_array("a", data=np.arange(400).reshape(20, 20), chunks=(5, 5))
+    # An empty directory is erased with what it is in.
+    os.makedirs(f"{store.root}/a/empty")
+    os.chmod(f"{store.root}/a/empty", 0o555)
+    del group["a"]
+    assert os.listdir(store.root) == ["zarr.json"]
+"""
+# What an earlier version, or a killed process, has left.
+LEFT = """
+from gzarr.stores.atomic_files import temporary_prefix
+left = f"{root}/.gzarr-temporary-0123456789ab-1-1-0/a/b"
+os.makedirs(f"{root}/elsewhere")
+os.makedirs(left)
+os.symlink(f"{root}/elsewhere", f"{left}/link")
+os.chmod(f"{root}/elsewhere", 0o555)
+open(f"{left}/file", "w").close()
+protected(f"{root}/{left.split('/')[-3]}")
+os.utime(f"{root}/{left.split('/')[-3]}", (0, 0))
+gzarr.LocalStore(root).set("key", b"")
+assert not hidden(), hidden()
+assert os.stat(f"{root}/elsewhere").st_mode & 0o777 == 0o555
+"""
+
+
+@pytest.mark.skipif(bool(USER) and shutil.which("setpriv") is None, reason="root has all rights")
+@pytest.mark.parametrize("script", [OVERWRITE, ERASE, LEFT], ids=["overwrite", "erase", "left"])
+def test_what_is_write_protected(script: str, tmp_path: Path) -> None:
+    command = [*USER, sys.executable, "-c", HEAD + script, str(tmp_path)]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    finally:
+        for here, _, _ in os.walk(tmp_path):
+            Path(here).chmod(0o755)
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
+def test_the_mode_of_a_directory_that_is_replaced_is_kept(tmp_path: Path) -> None:
+    gzarr.create_array(tmp_path / "x", data=[1])
+    for mode in (0o700, 0o2750, 0o775):
+        (tmp_path / "x").chmod(mode)
+        gzarr.create_array(tmp_path / "x", data=[2], overwrite=True)
+        assert (tmp_path / "x").stat().st_mode & 0o7777 == mode
+    assert list(tmp_path.iterdir()) == [tmp_path / "x"]
+
+
+def hidden(root: Path) -> list[str]:
+    return [name for _, folders, _ in os.walk(root) for name in folders if name.startswith(TEMPORARY)]
+
+
+def once(work: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, error: BaseException) -> Callable[[], bool]:
+    """Make ``shutil.rmtree`` erase one file and raise, once; return a function that returns whether it has done so."""
+    left = [error]
+    rmtree = shutil.rmtree
+
+    def removed(path: Any, *arguments: Any, **named: Any) -> None:
+        if not left:
+            rmtree(path, *arguments, **named)
+            return
+        next(file for file in Path(path).rglob("*") if file.is_file()).unlink()
+        raise left.pop()
+
+    monkeypatch.setattr(shutil, "rmtree", removed)
+    return lambda: not left
+
+
+def delete_in(group: gzarr.Group, name: str) -> None:
+    del group[name]
+
+
+NEXT = {
+    "create": lambda root: gzarr.create_array(root, path="y", data=[1]),
+    "attributes": lambda root: gzarr.open_group(root, mode="r+").attrs.update(a=1),
+    "write": lambda root: gzarr.open_array(root, path="z", mode="r+").write(slice(None), 1),
+    "erase": lambda root: delete_in(gzarr.open_group(root, mode="r+"), "z"),
+}
+
+
+@pytest.mark.parametrize("after", NEXT.values(), ids=NEXT)
+@pytest.mark.parametrize("overwrite", [False, True], ids=["del", "overwrite"])
+def test_what_an_interrupt_left_is_erased_by_what_comes_next(after, overwrite, tmp_path, monkeypatch) -> None:
+    root = tmp_path / "g"
+    group = gzarr.create_group(root)
+    group.create_array("x", data=list(range(20)), chunks=2)
+    group.create_array("z", data=list(range(20)), chunks=2)
+    done = once(shutil.rmtree, monkeypatch, KeyboardInterrupt())
+    change = (
+        (lambda: group.create_array("x", data=[1], overwrite=True)) if overwrite else (lambda: delete_in(group, "x"))
+    )
+    with pytest.raises(KeyboardInterrupt):
+        change()
+    assert done()
+    after(root)
+    assert not hidden(tmp_path)
+
+
+def test_what_cannot_be_erased_is_named(tmp_path, monkeypatch) -> None:
+    group = gzarr.create_group(tmp_path / "g")
+    group.create_array("x", data=list(range(20)), chunks=2)
+    once(shutil.rmtree, monkeypatch, OSError(5, "Input/output error"))
+    with pytest.raises(StoreError, match="cannot erase 'x/': Input/output error; it is gone all the same") as info:
+        del group["x"]
+    (left,) = hidden(tmp_path)
+    assert str(tmp_path / "g" / left) in str(info.value)
+    group.create_array("y", data=list(range(20)), chunks=2)
+    once(shutil.rmtree, monkeypatch, OSError(5, "Input/output error"))
+    with pytest.raises(StoreError, match="is in place, but the old one cannot be erased: Input/output error"):
+        group.create_array("y", data=[7], overwrite=True)
+    assert group["y"][...].tolist() == [7]
+
+
+# Iterators over directories are closed when they are dropped.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("work", ["erase", "replace"])
+def test_an_interrupt_at_any_moment_leaves_the_rest_to_the_next_write(work, tmp_path) -> None:
+    store = LocalStore(tmp_path / "root")
+    number, begun = 1, True
+
+    def erase() -> None:
+        store.erase_prefix("a/")
+
+    def replace() -> None:
+        stage = store.stage("a/", replace=True)
+        assert stage is not None
+        try:
+            stage.store.set("a/c/0", b"new")
+            stage.put_in_place(replace=True)
+        finally:
+            stage.discard()
+
+    while begun:
+        store.set("a/c/0", b"old")
+        begun = interrupted({"erase": erase, "replace": replace}[work], number)
+        store.set("other", b"")
+        assert not hidden(tmp_path), number
+        if work == "replace":
+            assert store.get("a/c/0") in (b"old", b"new"), number
+        number += 1
+    assert number > 40
+
+
+def test_a_forked_child_leaves_what_its_parent_makes(tmp_path) -> None:
+    store = LocalStore(tmp_path)
+    stage = store.stage("a/", replace=False)
+    pid = os.fork()
+    if not pid:
+        del stage
+        store.set("b", b"")
+        os._exit(0)
+    assert os.waitpid(pid, 0)[1] == 0
+    assert len(hidden(tmp_path)) == 1
+    stage.discard()
+    assert not hidden(tmp_path)
+
+
+def test_a_tree_that_others_erase_is_no_failure(tmp_path) -> None:
+    remove_tree(None, str(tmp_path / temporary_name()), protected=True)
+    with pytest.raises(FileNotFoundError):
+        check_erasable(None, str(tmp_path / "x"), "x")
