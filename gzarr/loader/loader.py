@@ -511,8 +511,8 @@ class Loader:
 
     @property
     def batch_sampler(self) -> EpochSetter:
-        """Where trainers such as Lightning look for the sampler whose epoch they set."""
-        return EpochSetter(self._set_trainers_epoch)
+        """Where trainers such as Lightning look for the sampler whose epoch they set, and for the size of batches."""
+        return EpochSetter(self._set_trainers_epoch, self._batch_size)
 
     def _set_trainers_epoch(self, epoch: int) -> None:
         epoch, begun = integer("epoch", epoch), self._begun

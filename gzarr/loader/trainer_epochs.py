@@ -50,10 +50,13 @@ class EpochSetter:
     ----------
     set_epoch
         Function that makes the loader's next iteration an epoch of the trainer's.
+    batch_size
+        Samples of a batch, which Lightning's strategy for DeepSpeed asks for.
     """
 
-    def __init__(self, set_epoch: Callable[[int], None]) -> None:
+    def __init__(self, set_epoch: Callable[[int], None], batch_size: int) -> None:
         self._set_epoch = set_epoch
+        self.batch_size: int = batch_size
 
     @property
     def sampler(self) -> EpochSetter:

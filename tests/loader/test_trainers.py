@@ -139,6 +139,8 @@ def test_another_training_goes_on_with_the_loader_s_epochs(root: Path, tmp_path:
     wanted = orders(root, 5)
     assert seen == [some for epoch in wanted[:4] for some in epoch]
     assert [batch["y"].tolist() for batch in loader] == wanted[4]
+    # As Lightning's strategy for DeepSpeed asks.
+    assert loader.batch_sampler.batch_size == len(wanted[0][0])
 
 
 @pytest.mark.parametrize("workers", [0, 2])
