@@ -189,7 +189,7 @@ def test_plan_covers_what_is_selected(drawn: st.DataObject) -> None:
         ([[20], [[11, 0]], [7]], "chunk_shapes[1][0]", "from 1"),
         ([[20], [[11, 1, 1]], [7]], "chunk_shapes[1][0]", "from 1"),
         ([[20], [[11, -1]], [7]], "chunk_shapes[1][0]", "from 1"),
-        ([[20], [11.0], [7]], "chunk_shapes[1][0]", "from 1"),
+        ([[20], [11.5], [7]], "chunk_shapes[1][0]", "from 1"),
         ([[[1, 20_000_000]], [11], [7]], "chunk_shapes[0]", "at most"),
         ([[[1, 2**63 - 1]], [11], [7]], "chunk_shapes[0]", "at most"),
         ([[[2, 2**63 - 1]], [11], [7]], "chunk_shapes[0]", "cover"),

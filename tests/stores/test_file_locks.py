@@ -435,7 +435,7 @@ def test_an_interrupt_at_any_moment_of_taking_it_leaves_nothing_open(tmp_path):
 
     number = 1
     while interrupted_at(number):
-        assert descriptors() == before, number
+        assert descriptors() <= before, number
         assert is_free(path)
         number += 1
     assert number > 50
@@ -453,7 +453,7 @@ def test_an_interrupt_while_it_is_given_up_leaves_nothing_open(tmp_path, monkeyp
         patch.setattr(fcntl, "flock", flock)
         with pytest.raises(KeyboardInterrupt):
             lock.release()
-    assert descriptors() == before
+    assert descriptors() <= before
     assert is_free(tmp_path / "lock")
 
 
@@ -465,7 +465,7 @@ def test_an_interrupt_at_any_moment_of_a_with_block_leaves_nothing_locked(store)
     number = 1
     while interrupted(work, number):
         assert all(map(is_free, files)), number
-        assert descriptors() == before, number
+        assert descriptors() <= before, number
         number += 1
     assert number > 100
 
@@ -479,7 +479,7 @@ def test_an_interrupt_at_any_moment_of_a_read_or_a_write_leaves_nothing_open(sto
     number = 1
     work: Callable[[], object] = (lambda: store.set("a/b", b"value")) if write else (lambda: store.get("a/b"))
     while interrupted(work, number):
-        assert descriptors() == before, number
+        assert descriptors() <= before, number
         number += 1
     assert number > 10
 
