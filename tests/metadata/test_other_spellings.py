@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import netCDF4
 import numcodecs
 import numpy as np
+import pycurl  # noqa: F401  (before netCDF-C loads an older libcurl, beside which it cannot be imported)
 import pytest
 import xarray as xr
 import zarr
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+ZARR_PYTHON = tuple(map(int, zarr.__version__.split(".")[:2]))
 DATA = np.arange(12, dtype="<f4").reshape(3, 4)
 V2: dict[str, Any] = {
     "zarr_format": 2, "shape": [3, 4], "chunks": [3, 4], "dtype": "<f4", "fill_value": 0, "order": "C",
@@ -248,7 +251,9 @@ class TestAttributesThatAreNoObject:
         assert found == [f"$: {text.decode()} in place of an object"]
         assert dict(node.attrs) == {}
         if (name, text) not in [("meta", text), (".zgroup", b"[]")]:
-            assert dict(zarr.open(on_disk(values, tmp_path), mode="r").attrs) == {}
+            # Later than 3.1, zarr-python refuses both.
+            with pytest.raises(TypeError) if ZARR_PYTHON > (3, 1) else nullcontext():
+                assert dict(zarr.open(on_disk(values, tmp_path), mode="r").attrs) == {}
         node.attrs["a"] = 1
         assert json.loads(values[key]) == {"a": 1}
         assert dict(gzarr.open(values).attrs) == {"a": 1}

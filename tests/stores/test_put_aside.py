@@ -200,7 +200,8 @@ def test_an_interrupt_at_any_moment_leaves_the_rest_to_the_next_write(work, tmp_
         if work == "replace":
             assert store.get("a/c/0") in (b"old", b"new"), number
         number += 1
-    assert number > 40
+    # Python 3.13 looks for interrupts at fewer places.
+    assert number > 15
 
 
 def test_a_forked_child_leaves_what_its_parent_makes(tmp_path) -> None:
