@@ -47,7 +47,8 @@ def interrupted(work: Callable[[], object], at: int) -> bool:
         elif event == "opcode":
             name, handled = before[id(frame)]
             # The interrupt belongs to the instruction before this one, so it has to be handled as that one's would be.
-            if name.startswith(("RESUME", "CALL", "JUMP_BACKWARD")) and handled == here[1]:
+            looks = name.startswith(("RESUME", "CALL", "JUMP_BACKWARD")) and not name.startswith("CALL_INTRINSIC")
+            if looks and handled == here[1]:
                 left -= 1
                 if not left:
                     raise KeyboardInterrupt
