@@ -249,6 +249,10 @@ class Loader:
         self._reads: Reads | None = None
         self._refuse_no_batches()
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out the iterator: copies and other processes have none yet."""
+        return self.__dict__ | {"_begun": None}
+
     def split(self, part: int, parts: int) -> Loader:
         """Return a loader of a part of this one's samples, with the same state.
 
@@ -271,7 +275,6 @@ class Loader:
         other._rank = self._rank + self._world_size * part
         other._world_size = self._world_size * parts
         other._stats = Stats()
-        other._begun = None
         other._reads = None
         other._refuse_no_batches(parts)
         return other

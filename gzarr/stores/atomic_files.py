@@ -318,10 +318,10 @@ def erase_directory(directory: int | None, base: str, name: str, path: str) -> N
         except OSError as error:
             rest = f"; it is gone all the same, and what is left of it is in {f'{path}/{hidden}'!r}"
             raise OSError(error.errno, f"{error.strerror}{rest}") from error
-    except Exception:
-        raise
-    except BaseException:
-        _left_over.add(f"{path}/{hidden}")
+    except BaseException as error:
+        # An interrupt (Ctrl-C).
+        if not isinstance(error, Exception):
+            _left_over.add(f"{path}/{hidden}")
         raise
 
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import copy
+import json
 import os
+import pickle
+import socket
 import subprocess
 import sys
 import textwrap
@@ -129,6 +133,18 @@ def test_lightning_goes_on_with_the_next_epoch(
         assert fitted(Model(), ckpt_path=checkpoint, weights_only=False) == wanted[done:]
 
 
+def test_a_loader_is_copied_in_the_midst_of_an_epoch(root: Path) -> None:
+    """Also while its iterator is there: workers of a library may be started then."""
+    loader = rows(root)
+    batches = iter(loader)
+    next(batches)
+    state = loader.state_dict()
+    for made in (pickle.loads(pickle.dumps(loader)), copy.deepcopy(loader), copy.copy(loader)):
+        assert made.state_dict() == state
+        made.load_state_dict(state)
+        assert [batch["y"].tolist() for batch in made] == orders(root, 1)[0][1:]
+
+
 def test_another_training_goes_on_with_the_loader_s_epochs(root: Path, tmp_path: Path) -> None:
     loader = rows(root, like="torch")
     seen = []
@@ -181,6 +197,50 @@ def test_epochs_of_lightning_are_those_of_the_plain_loader(root: Path, tmp_path:
 
 
 # -- Accelerate
+
+
+RANKS = """
+import json, sys, accelerate, torch, gzarr
+from gzarr.loader.torch import IterableLoader
+accelerator = accelerate.Accelerator(cpu=True)
+prepares, root = sys.argv[1] == "prepare", sys.argv[2]
+options = {} if prepares else {"rank": accelerator.process_index, "world_size": accelerator.num_processes}
+array = gzarr.open_array(root, device="cpu")
+size = 8 if prepares else 4
+loader = gzarr.Loader(array, batch_size=size, like="torch", pad=not prepares, drop_last=False, **options)
+batches = torch.utils.data.DataLoader(IterableLoader(loader), batch_size=None)
+batches = accelerator.prepare(batches) if prepares else batches
+for _ in range(2):
+    rows = [row for batch in batches for row in batch["data"][:, 0].tolist()]
+    every = [None] * accelerator.num_processes
+    torch.distributed.all_gather_object(every, rows)
+    if accelerator.is_main_process:
+        print(json.dumps(every))
+torch.distributed.destroy_process_group()
+"""
+
+
+@pytest.mark.parametrize("way", ["prepare", "ranks"])
+def test_processes_of_accelerate_have_all_samples(tmp_path: Path, way: str) -> None:
+    """As the page says: a prepared loader of all samples, or ranks of one that is not prepared."""
+    gzarr.create_array(tmp_path / "x", data=np.arange(202).reshape(101, 2), chunks=(4, 2))
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    processes = []
+    for rank in ("0", "1"):
+        env = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+        command = [sys.executable, "-c", RANKS, way, str(tmp_path / "x")]
+        env |= {"ACCELERATE_USE_CPU": "1"}
+        processes.append(subprocess.Popen(command, env=os.environ | env, stdout=subprocess.PIPE, text=True))
+    outputs = [process.communicate(timeout=100)[0] for process in processes]
+    assert [process.returncode for process in processes] == [0, 0]
+    epochs = [json.loads(line) for line in outputs[0].splitlines() if line.startswith("[[")]
+    assert len(epochs) == 2
+    for first, second in epochs:
+        assert {*first, *second} == set(range(0, 202, 2))
+        assert len(first) == len(second)
+        assert len(first) + len(second) <= 104
 
 
 @pytest.fixture
