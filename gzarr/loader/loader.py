@@ -26,12 +26,13 @@ from .like import check_sparse, converter
 from .order import Order
 from .pinned import PinnedResults, pinning_device
 from .pipeline import Pipeline
+from .position import Position
 from .progress import Progress
 from .samplers import Sampler, sampler_of
 from .samples import Geometry
 from .stats import Stats
 from .tensors import flipped, stacked
-from .trainer_epochs import BegunEpoch, EpochSetter
+from .trainer_epochs import EpochSetter
 from .volumes import Volume, Volumes
 from .work import Giving, most_held
 
@@ -237,12 +238,7 @@ class Loader:
         self._static = _static(sampler, volumes)
         self._fingerprint = Fingerprint.of(volumes, self._volumes, sampler, self._order)
         self._documents = Documents(volumes, self._fingerprint)
-        self._epoch, self._cursor = 0, 0
-        # Whether the current epoch was begun by an iterator, and whether a state was loaded since the last one.
-        self._used = self._loaded = False
-        self._begun: BegunEpoch | None = None
-        # Of the loader's epoch from a trainer's.
-        self._difference = 0
+        self._position = Position()
         self._warned = False
         self._stats = Stats()
         # How epochs are read, once it was chosen.
@@ -251,7 +247,7 @@ class Loader:
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out the iterator: copies and other processes have none yet."""
-        return self.__dict__ | {"_begun": None}
+        return self.__dict__ | {"_position": self._position.without_iterator()}
 
     def split(self, part: int, parts: int) -> Loader:
         """Return a loader of a part of this one's samples, with the same state.
@@ -318,11 +314,11 @@ class Loader:
         # Which chunks stay decoded takes a while to choose, if that was not done before.
         chosen = self._order.shuffle == "blocks" or self._reads is not None
         held = self._held_bytes(epoch) if chosen and is_quick(epoch) else None
-        return loader_html(self._arrays, self._sampler, epoch, 0 if self._used else self._cursor, held)
+        return loader_html(self._arrays, self._sampler, epoch, self._position.next_cursor, held)
 
     def __len__(self) -> int:
         """Return the number of batches of an epoch, of this rank."""
-        return self._of_epoch(self._epoch).steps(0)
+        return self._of_epoch(self._position.epoch).steps(0)
 
     def __iter__(self) -> Pipeline:
         """Give out the batches of an epoch: of the one in which :meth:`load_state_dict` went on, else of the next."""
@@ -339,44 +335,30 @@ class Loader:
         together = self._documents.are_remote
         if not together:
             self._say_what_changed()
-        before = self._epoch, self._cursor, self._used, self._loaded
-        if self._used:
-            self._epoch, self._cursor = self._epoch + 1, 0
-        number, loaded = self._epoch, self._loaded
-        self._used, self._loaded = True, False
-        epoch, begin = self._read_of(number), self._cursor
-        begun = self._begun = BegunEpoch(number, loaded, epoch.steps(begin))
+        position = self._position
+        begun = position.begin()
+        epoch = self._read_of(begun.epoch)
+        begun.steps = epoch.steps(begun.cursor)
 
         def given(steps: int | None) -> None:
-            begun.is_taken = True
-            # Of several iterators, the last one's state is the loader's.
-            if self._epoch == number and steps is None:
-                self._epoch, self._cursor, self._used = number + 1, 0, False
-            elif self._epoch == number:
-                self._cursor, self._used = epoch.cursor(begin, steps or 0), True
-
-        def dropped() -> None:
-            if self._begun is begun:
-                self._begun = None
-            if not begun.is_taken and self._epoch == number and self._used:
-                self._used, self._loaded = False, loaded
+            position.give(begun, None if steps is None else epoch.cursor(begun.cursor, steps))
 
         self._warn_of_little_mixing(epoch)
         giving = Giving(self._transform, self._on_error, self._copy, self._like, self._pinned, self._static)
-        pipeline = Pipeline(epoch, begin, giving, progress=given, documents=self._documents)
+        pipeline = Pipeline(epoch, begun.cursor, giving, progress=given, documents=self._documents)
         if together:
             # Chunks are asked for meanwhile: the documents of a remote store take a round trip.
             try:
                 self._say_what_changed()
             except BaseException:
                 pipeline.close()
-                self._epoch, self._cursor, self._used, self._loaded = before
+                position.undo(begun)
                 raise
         if instead_of is not None:
             instead_of.become(pipeline)
             pipeline = instead_of
         begun.pipeline = weakref.ref(pipeline)
-        weakref.finalize(pipeline, dropped).atexit = False
+        weakref.finalize(pipeline, position.drop, begun).atexit = False
         self._stats = pipeline.stats
         return pipeline
 
@@ -389,7 +371,7 @@ class Loader:
         """
         batches = self._begin()
         total = len(self)
-        return Progress(batches, f"epoch {self._epoch}", total - batches.steps, total)
+        return Progress(batches, f"epoch {self._position.epoch}", total - batches.steps, total)
 
     def _say_what_changed(self) -> None:
         """Warn of arrays that have grown since the loader was made, and refuse those that are not there any more."""
@@ -414,7 +396,7 @@ class Loader:
 
     def explain(self) -> Explanation:
         """Return how often chunks are decoded, how well samples are mixed, and how much memory that takes."""
-        epoch = self._read_of(self._epoch)
+        epoch = self._read_of(self._position.epoch)
         return explain(epoch, self._held_bytes(epoch))
 
     def _held_bytes(self, epoch: Epoch) -> int:
@@ -429,12 +411,11 @@ class Loader:
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state: what was given out, not what was read ahead. It is small and can be written as JSON."""
-        epoch, cursor = self._epoch, self._cursor
         return {
             "version": STATE_VERSION,
             "seed": self._order.seed,
-            "epoch": epoch,
-            "cursor": cursor,
+            "epoch": self._position.epoch,
+            "cursor": self._position.cursor,
             "streams": self._order.streams,
             "fingerprint": self.fingerprint,
         }
@@ -476,7 +457,7 @@ class Loader:
         if not 0 <= cursor <= self._volumes.count or epoch < 0 or seed < 0:
             raise ArgumentError(f"the state has epoch {epoch} and cursor {cursor} of {self._volumes.count} samples")
         self._order = replace(self._order, seed=seed)
-        self._epoch, self._cursor, self._used, self._loaded = epoch, cursor, False, True
+        self._position.go_to(epoch, cursor, is_loaded=True)
 
     def set_epoch(self, epoch: int) -> None:
         """Make the next iteration an epoch, from its beginning; without this, epochs follow each other.
@@ -495,22 +476,23 @@ class Loader:
             If it is no such number.
         """
         epoch = integer("epoch", epoch)
-        if not self._loaded or (epoch != self._epoch and not self._has_more()):
+        position = self._position
+        if not position.is_loaded or (epoch != position.epoch and not self._has_more()):
             self._begin_at(epoch)
 
     def _begin_at(self, epoch: int) -> None:
         """Make the next iteration an epoch, whatever was loaded."""
-        self._epoch, self._cursor, self._used, self._loaded = epoch, 0, False, False
+        self._position.go_to(epoch)
 
     @property
     def next_epoch(self) -> int:
         """Number of the epoch of the next iteration."""
-        return self._epoch + 1 if self._used else self._epoch
+        return self._position.next_epoch
 
     @property
     def goes_on(self) -> bool:
         """Whether the next iteration goes on from a state that was loaded."""
-        return self._loaded
+        return self._position.is_loaded
 
     @property
     def batch_sampler(self) -> EpochSetter:
@@ -518,34 +500,20 @@ class Loader:
         return EpochSetter(self._set_trainers_epoch, self._batch_size)
 
     def _set_trainers_epoch(self, epoch: int) -> None:
-        epoch, begun = integer("epoch", epoch), self._begun
-        if self._loaded:
-            first, left = self._epoch, self._has_more()
-        elif begun is not None and not begun.is_taken and not begun.is_known and (begun.loaded or not epoch):
-            # Trainers make the iterator of their first epoch before they say which one it is.
-            begun.is_known = True
-            first, left = begun.epoch, begun.steps > 0
-        else:
-            self._begin_anew(max(epoch + self._difference, 0))
+        anew = self._position.follow(integer("epoch", epoch), self._has_more)
+        if anew is None:
             return
-        # After a state of an epoch's last batch, the trainer goes on with the next one.
-        first += not left
-        self._difference = first - epoch
-        if not left:
-            self._begin_anew(first)
-
-    def _begin_anew(self, epoch: int) -> None:
-        """Make an epoch what the next iteration gives out, and the last one if no batch was taken."""
-        begun = self._begun
-        pipeline = None if begun is None or begun.is_taken or begun.pipeline is None else begun.pipeline()
-        self._begin_at(epoch)
-        if begun is not None and pipeline is not None and not pipeline.ended and begun.epoch != epoch:
-            self._begin(pipeline)
-            self._begin_at(epoch)
+        # What the next iteration gives out, and the last one if no batch was taken.
+        begun = self._position.begun
+        iterator = None if begun is None else begun.iterator
+        self._begin_at(anew)
+        if begun is not None and iterator is not None and not iterator.ended and begun.epoch != anew:
+            self._begin(iterator)
+            self._begin_at(anew)
 
     def _has_more(self) -> bool:
         """Return whether there are batches after the current state."""
-        return self._of_epoch(self._epoch).steps(self._cursor) > 0
+        return self._of_epoch(self._position.epoch).steps(self._position.cursor) > 0
 
     def _read_of(self, epoch: int) -> Epoch:
         """Return an epoch that is to be read."""

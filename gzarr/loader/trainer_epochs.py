@@ -2,42 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    import weakref
     from collections.abc import Callable
-
-    from .pipeline import Pipeline
-
-
-@dataclass(slots=True)
-class BegunEpoch:
-    """An iteration that has begun.
-
-    Attributes
-    ----------
-    epoch
-        Number of the epoch.
-    loaded
-        Whether it goes on from a state.
-    steps
-        Number of batches that it has left.
-    is_taken
-        Whether a batch was taken.
-    is_known
-        Whether it is known which of the trainer's epochs it is.
-    pipeline
-        The iterator, once it is made.
-    """
-
-    epoch: int
-    loaded: bool
-    steps: int
-    is_taken: bool = False
-    is_known: bool = False
-    pipeline: weakref.ref[Pipeline] | None = None
 
 
 class EpochSetter:
