@@ -1,8 +1,9 @@
-"""Host memory of many results of a few sizes, such as the batches of an epoch, used again for the next ones.
+"""Host memory of many results of like sizes, such as the batches of an epoch, used again for the next ones.
 
 A page of new memory costs more than to copy into it. So the memory of an array goes back to its owner once the last
-array over it is gone, wherever that is, and the next array of its size has it. A consumer may thus keep an array, and
-no more memory is held than was needed at one time.
+array over it is gone, wherever that is, and the next array that fills most of it has it: rows that stay sparse take
+another number of bytes in each batch. A consumer may thus keep an array, and hardly more memory is held than was needed
+at one time.
 
 Nor is each array of a few hundred kilobytes a mapping of its own in small pages, of which each costs a fault: several
 of one size share one in huge pages. A consumer that keeps a few of them keeps all of it, but usually results of one
@@ -27,6 +28,10 @@ if TYPE_CHECKING:
 
 #: Bytes of a mapping for several arrays.
 _SHARED_BYTES: Final = 8 << 20
+#: Memory is used again for arrays of at least this share of its size.
+_FIT: Final = 0.75
+#: Bytes that may be kept beyond what was in use at one time: most of them are parts of mappings, and never touched.
+_SPARE_BYTES: Final = 4 * _SHARED_BYTES
 
 
 class _Lent:
@@ -42,17 +47,15 @@ class _Lent:
         self._owner.take_back(self._memory)
 
 
-def lent(memory: Bytes, owner: RecycledResults) -> Bytes:
-    """Return an array over memory that goes back to its owner with the last array over it."""
-    return np.asarray(_Lent(memory, owner))
-
-
 class RecycledResults(HostResults):
     """NumPy arrays in memory that is used again until :meth:`close`."""
 
     def __init__(self) -> None:
-        # Memory is given back in any thread, at any moment: a deque's operations are atomic.
+        # Memory is given back in any thread, at any moment: single operations of a deque and of a dict are atomic.
         self._kept: defaultdict[int, deque[Bytes]] = defaultdict(deque)
+        # Bytes of what is in use, by identity, and the most that they were.
+        self._used: dict[int, int] = {}
+        self._most = 0
         self._closed = False
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
@@ -60,11 +63,34 @@ class RecycledResults(HostResults):
         nbytes = math.prod(shape) * dtype.itemsize
         if nbytes < result_memory.ALIGNED_BYTES or dtype.hasobject:
             return super().empty(shape, dtype)
-        try:
-            memory = self._kept[nbytes].pop()
-        except IndexError:
+        memory = self._fitting(nbytes)
+        if memory is None:
+            self._forget_others(nbytes)
             memory = self._new(nbytes)
-        return lent(memory, self).view(dtype).reshape(shape)
+        return self._lent(memory, nbytes).view(dtype).reshape(shape)
+
+    def _fitting(self, nbytes: int) -> Bytes | None:
+        """Return kept memory that an array fills, or nearly fills."""
+        # Of several threads, another one may have taken what was there.
+        for size in sorted(size for size, kept in list(self._kept.items()) if kept and _FIT * size <= nbytes <= size):
+            try:
+                return self._kept[size].pop()
+            except IndexError:
+                pass
+        return None
+
+    def _lent(self, memory: Bytes, nbytes: int) -> Bytes:
+        """Return the first bytes of memory that is given back with the last array over it."""
+        self._used[id(memory)] = len(memory)
+        return np.asarray(_Lent(memory, self))[:nbytes]
+
+    def _forget_others(self, nbytes: int) -> None:
+        """Free what is kept, if new memory would come to much more than was ever in use."""
+        used = sum(list(self._used.values())) + nbytes
+        self._most = max(self._most, used)
+        kept = sum(size * len(memories) for size, memories in list(self._kept.items()))
+        if used + kept > self._most + _SPARE_BYTES:
+            self._kept.clear()
 
     def _new(self, nbytes: int) -> Bytes:
         """Return new memory; of several arrays, the others of their mapping are kept."""
@@ -76,13 +102,18 @@ class RecycledResults(HostResults):
         whole = result_memory.mapped(count * each, exact=True)
         # The first ones are used first: pages behind them are not touched before they are needed.
         for i in reversed(range(1, count)):
-            self.take_back(whole[i * each : i * each + nbytes])
+            self._keep(whole[i * each : i * each + nbytes])
         return whole[:nbytes]
 
-    def take_back(self, memory: Bytes) -> None:
-        """Keep memory for the next array of its size."""
+    def _keep(self, memory: Bytes) -> None:
+        """Keep memory that is not in use, for a later array."""
+        self._used.pop(id(memory), None)
         if not self._closed:
             self._kept[len(memory)].append(memory)
+
+    def take_back(self, memory: Bytes) -> None:
+        """Take memory whose last array is gone."""
+        self._keep(memory)
 
     def close(self) -> None:
         """Keep no memory any longer: what is given back later is freed."""

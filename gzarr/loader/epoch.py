@@ -115,8 +115,13 @@ class Epoch:
     def most_slab_bytes(self) -> int:
         """Most bytes of a rank's slabs of a block, unless its samples are few in many groups."""
         if self.settings.shuffle != "blocks":
-            return self.settings.block_bytes // self.world_size
+            return self.rank_bytes
         return -(-self.order.most_bytes // self.world_size)
+
+    @property
+    def rank_bytes(self) -> int:
+        """A rank's part of the bytes of a block."""
+        return self.settings.block_bytes // self.world_size
 
     def slabs(self, begin: int, end: int) -> Slabs | RowSlabs:
         """Return the slabs of the rank's turns from ``begin`` to ``end``, which are not read yet."""
@@ -212,8 +217,9 @@ class Epoch:
         if self.shares_slabs:
             return self.most_slab_bytes
         if self._reads_blocks:
-            return self.settings.block_bytes // self.world_size
-        return self.most_turns * self.samples.sample_nbytes
+            return self.rank_bytes
+        turns, apart = self.most_turns, self.samples.apart_nbytes
+        return turns * self.samples.sample_nbytes + min(turns * apart, max(self.rank_bytes, apart))
 
     def bounds(self, begin: int, end: int) -> list[int]:
         """Return the turns at which reading from turn ``begin`` to ``end`` is cut, both included.

@@ -2,27 +2,49 @@
 
 It is short, to be kept in every state: ``samples:arrays:sampler:order:all``, as in
 ``500:1f3a.90bc:77ab:02d4:0123456789abcdef``. They must be equal; if they are not, their parts tell what has changed.
+
+Options of samplers are compared by what they mean: as tuples, dicts in order, and numbers of Python. What is no default
+is left out, so that fingerprints stay when options are added.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
+import numbers
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, is_dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+
+from ..arrays.read_options import as_dtype
+from .arguments import plain_flag, several
 from .order import ORDER_VERSION
+from .samplers import Sampler, is_default
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from ..arrays.exporting import ExportedArray
     from .order import Order
-    from .samplers import Sampler
     from .volumes import Volumes
 
 #: Most arrays that have a part of their own.
 MOST_ARRAYS: Final = 6
+# How NumPy prints, unless someone has changed it: reprs of samplers of one's own may have arrays.
+_PRINTED: Final[dict[str, Any]] = {
+    "precision": 8,
+    "threshold": 1000,
+    "edgeitems": 3,
+    "linewidth": 75,
+    "suppress": False,
+    "nanstr": "nan",
+    "infstr": "inf",
+    "sign": "-",
+    "floatmode": "maxprec",
+    "legacy": False,
+}
 
 
 @dataclass(frozen=True)
@@ -86,7 +108,7 @@ class Fingerprint:
             for i, volume in enumerate(arrays)
             for name, a in sorted(volume.items())
         )
-        parts: list[Any] = [_name_of(sampler)]
+        parts: list[Any] = [_meaning_of(sampler)]
         for volume in volumes.each:
             samples = volume.samples
             parts += [None if c is None else _hash(c.tobytes(), 64) for c in (samples.chosen, samples.weights)]
@@ -158,6 +180,44 @@ class Fingerprint:
 def _resized(array: ArrayFacts, old: tuple[int, ...], new: tuple[int, ...]) -> str:
     what = "grown" if all(n >= before for n, before in zip(new, old, strict=True)) else "shrunk"
     return f"array {array} has {what} from shape {old} to {new}"
+
+
+def _meaning_of(sampler: Sampler) -> str:
+    """Return a sampler with its options as they are meant, however they are typed."""
+    kind = type(sampler)
+    with np.printoptions(**_PRINTED):
+        if kind.__repr__ is not Sampler.__repr__ or not is_dataclass(sampler):
+            return _name_of(sampler)
+        told = []
+        for one in fields(sampler):
+            value = getattr(sampler, one.name)
+            if one.repr and (isinstance(value, str) or "hashed" not in one.metadata):
+                meant = _meant(plain_flag(value) if isinstance(one.default, bool) else value)
+                if not is_default(meant, one.default):
+                    told.append(f"{one.name}={meant!r}")
+        return f"{kind.__name__}({', '.join(told)})"
+
+
+def _meant(value: Any) -> Any:
+    """Return an option as tuples, dicts in order, and numbers and strings of Python."""
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, (bool, np.bool_)):
+        return bool(value)
+    if isinstance(value, numbers.Integral):
+        return int(value)
+    if isinstance(value, numbers.Real):
+        number = float(value)
+        return int(number) if number.is_integer() else number
+    if isinstance(value, (type, np.dtype)):
+        return str(as_dtype(value))
+    if isinstance(value, Mapping):
+        return {_meant(key): _meant(value[key]) for key in sorted(value, key=str)}
+    if hasattr(value, "__array__"):
+        # Those on a device are no arrays of NumPy before they are lists.
+        return _meant(value.tolist() if hasattr(value, "tolist") else np.asarray(value).tolist())
+    items = several(value)
+    return value if items is None else tuple(map(_meant, items))
 
 
 def _name_of(sampler: Sampler) -> str:

@@ -43,6 +43,8 @@ _TRIED_READS: Final = 2
 _MOST_TRIED: Final = 1 << 15
 #: To copy a byte costs about so much of decoding one, unless that has to be fetched from a remote store, too.
 _COPYING: Final = 0.1
+#: A read of few samples costs about so many bytes more: where windows around poses leave room for few.
+_READING: Final = 4 << 20
 #: What stays has to save this part of the costs.
 _WORTH: Final = 0.02
 _NEVER: Final = np.iinfo(np.int64).max
@@ -307,9 +309,10 @@ def chosen(epoch: Drawn) -> Reads:
     Large reads decode each chunk once for many samples. Smaller ones leave room for chunks that stay. Which of them
     is better depends on how large samples are beside chunks, so some are tried on the first samples of the epoch.
     """
-    batch, nbytes, count = epoch.batch_size, max(epoch.samples.sample_nbytes, 1), epoch.end(0)
+    batch, count = epoch.batch_size, epoch.end(0)
+    nbytes = max(epoch.samples.sample_nbytes + epoch.samples.apart_nbytes, 1)
     buffer = 2 * epoch.settings.block_bytes // epoch.world_size
-    whole = Reads(max(epoch.settings.block_samples // epoch.world_size, batch))
+    whole = Reads(max(epoch.settings.block_bytes // nbytes // epoch.world_size, batch))
     sources = [source for volume in epoch.samples.each for source in volume.sources]
     if count <= batch or any(source.array.dtype.hasobject for source in sources):
         return whole
@@ -330,7 +333,8 @@ def chosen(epoch: Drawn) -> Reads:
         all_stay = next(reads for reads in parts if total <= reads.room) if remote else parts[-1]
         costs = {all_stay: total / count + copying, whole: _cost_of_all(epoch, whole, total)}
     elif whole.turns <= _MOST_TRIED:
-        costs = {reads: _cost(epoch, reads, copying) for reads in (whole, *parts)}
+        reading = _READING if epoch.samples.apart_nbytes else 0
+        costs = {reads: _cost(epoch, reads, copying) + reading / reads.turns for reads in (whole, *parts)}
     else:
         return whole
     best = min(costs, key=lambda reads: costs[reads])

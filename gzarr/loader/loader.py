@@ -103,10 +103,14 @@ class Loader:
         runs in a thread; on a device, while a stream of the loader's is CuPy's current one.
     on_error
         What happens to a sample that cannot be read: ``"raise"`` the error where its batch is asked for, after which
-        the loader goes on with the next one; ``"skip"`` the sample; or a function of the error and the sample's number.
+        the loader goes on with the next one; ``"skip"`` the sample; or a function of the error and the sample's number,
+        which is called, and the sample skipped. A batch lacks what was skipped. If that is all of it, it comes with no
+        samples, also to ``transform``, so that all ranks have the same number of steps: pass over it if
+        ``len(batch.samples)`` is 0, since the mean of no samples is NaN.
     copy
         Whether batches on a device may be kept. If not, they are not copied to memory of the consumer's, and a batch is
-        valid until the next one is asked for. In host memory, each batch has memory of its own anyway.
+        valid until the next one is asked for, or the iterator is gone. What uses it belongs on the stream that is
+        current when it is asked for, or when the next one is. In host memory, each batch has memory of its own anyway.
     pin_memory
         Whether batches in host memory are page-locked, so that a copy to the current CUDA device
         (``tensor.to("cuda", non_blocking=True)``) runs while the host goes on. Such copies belong on the stream that is
@@ -118,7 +122,7 @@ class Loader:
         by the name of the result. Their samples have one shape and data type.
     flip
         Name of the dimension along which samples are reversed (such as a latitude), or axis of all arrays; or several.
-        Arrays without that dimension stay as they are.
+        Arrays without that dimension stay as they are. :class:`Merge` turns predictions for a batch back.
     streams
         Number of parts of the order that ranks share. None is 64, or the next number that ``world_size`` divides. The
         order is the same for all numbers of ranks that share the same ``streams``.

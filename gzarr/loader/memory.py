@@ -7,6 +7,8 @@ waits for neither.
 
 from __future__ import annotations
 
+import contextlib
+import os
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -14,8 +16,9 @@ import numpy as np
 from ..arrays.outputs import HOST, DeviceResults
 from ..arrays.recycling import RecycledResults
 from ..engines.cuda.devices import get_device
-from ..engines.cuda.handing_over import hand_over, wait_for
+from ..engines.cuda.handing_over import hand_over, leaves, wait_for
 from ..engines.cuda.streams import BorrowedStream
+from ..errors import DeviceError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -72,14 +75,17 @@ class Memory(Protocol):
         stream
             The consumer's stream, as for :meth:`gzarr.Array.read`.
         copy
-            Whether the consumer may keep the arrays.
+            Whether the consumer may keep the arrays. If not, they are valid until :meth:`take_back` or :meth:`close`.
         """
 
     def take_back(self, stream: Any) -> None:
-        """Have the epoch's later work wait for what a consumer's stream has been given until now."""
+        """Have the epoch's later work wait for what a consumer's stream has been given until now.
+
+        The stream of the last :meth:`hand_over` is waited for, too.
+        """
 
     def close(self) -> None:
-        """Keep nothing for later arrays; those in use stay valid."""
+        """Keep nothing for later arrays; those in use stay valid, but what was handed over without a copy."""
 
 
 class HostMemory:
@@ -148,6 +154,9 @@ class DeviceMemory:
         self.stream: Stream = self._borrowed[0].stream
         self._finishing: Stream = self._borrowed[1].stream
         self._own = self.stream, self._finishing
+        self._pid = os.getpid()
+        # Arrays that a consumer has without a copy, and its stream. Batches themselves are the consumer's to change.
+        self._handed_over: tuple[list[Any], Stream] | None = None
         self.results: Results = DeviceResults(device, self.stream)
         self._constants: dict[bytes, Any] = {}
 
@@ -198,21 +207,35 @@ class DeviceMemory:
             # In host memory there are no marks; here, a batch without one could be given out before it is read.
             consumer.wait_event(mark)
             if not copy:
+                self._handed_over = leaves(arrays), consumer
                 return arrays
             return hand_over(device, arrays, self._own, consumer)
 
     def take_back(self, stream: Any) -> None:
-        """Have the epoch's stream wait for the consumer's."""
-        with self._device as device:
-            wait_for(device, self._own, device.as_stream(stream))
+        """Have the epoch's streams wait for the consumer's."""
+        if self._handed_over is None or os.getpid() != self._pid:
+            return
+        try:
+            with self._device as device:
+                wait_for(device, self._own, self._handed_over[1], device.as_stream(stream))
+        finally:
+            # Not before: other threads take memory that is free, for work that then would not wait.
+            self._handed_over = None
 
     def close(self) -> None:
         """Give the streams back, with the memory that the device's pool keeps for them.
 
-        Reads that still run on them do no harm: whoever has them next only waits for these.
+        Reads that still run on them do no harm: whoever has them next only waits for these, and for a consumer that
+        still uses its last batch.
         """
-        for borrowed in self._borrowed:
-            borrowed.give_back()
+        try:
+            if self._handed_over is not None:
+                # Of a lost device, nothing is used again.
+                with contextlib.suppress(DeviceError):
+                    self.take_back(self._handed_over[1])
+        finally:
+            for borrowed in self._borrowed:
+                borrowed.give_back()
 
 
 def _copies(arrays: Mapping[str, Any], results: Results) -> dict[str, Any]:

@@ -224,7 +224,9 @@ class Merge:
             with the patch's lengths along its axes, with or without the halo: of NumPy, CuPy, PyTorch, JAX, or any
             object with ``__array__`` or ``__dlpack__``. It may be used again when the call returns.
         batch
-            The loader's batch, or where its samples begin: int64 ``(n, axes)``, as ``batch.origins``.
+            The loader's batch, or where its samples begin: int64 ``(n, axes)``, as ``batch.origins``. Predictions for a
+            batch are reversed as its samples are (the loader's ``flip``), and are turned back. Those for origins have
+            to lie as ``out`` does.
 
         Raises
         ------
@@ -242,7 +244,7 @@ class Merge:
         rows = self._tiles.rows(origins)
         with self._memory.using(predictions) as place:
             predictions = place.taken(predictions, self._out.name)
-            inner = self._inner(tuple(predictions.shape), len(rows))
+            inner = self._inner(tuple(predictions.shape), len(rows), getattr(batch, "flipped", ()))
             if kind_of(predictions.dtype) not in "biuf":
                 raise ArgumentError(
                     f"predictions of {predictions.dtype} have no means; they must be integers, floating-point numbers "
@@ -306,17 +308,18 @@ class Merge:
             )
         return origins.astype(np.int64)
 
-    def _inner(self, shape: tuple[int, ...], count: int) -> Box:
-        """Return the part of predictions that is the patch, after the axis of samples."""
+    def _inner(self, shape: tuple[int, ...], count: int, flipped: tuple[int, ...]) -> Box:
+        """Return the part of predictions that is the patch, after the axis of samples, turned back along some axes."""
         pairs = list(zip(self._shape, self._halo, strict=True))
         wanted = self._layout(self._shape)
         whole = self._layout([n + 2 * h for n, h in pairs])
-        if shape == (count, *wanted):
-            return (slice(None),) * len(wanted)
-        if shape == (count, *whole):
+        if shape in ((count, *wanted), (count, *whole)):
             cut: list[slice] = [slice(None)] * len(whole)
-            for axis, (n, h) in zip(self._axes, pairs, strict=True):
-                cut[axis] = slice(h, h + n)
+            for i, (axis, (n, h)) in enumerate(zip(self._axes, pairs, strict=True)):
+                low = h if shape == (count, *whole) else 0
+                # Counted from the end: backwards, the first element has none before it.
+                back = slice(low + n - 1 - shape[1 + axis], low - 1 - shape[1 + axis], -1)
+                cut[axis] = back if i in flipped else slice(low, low + n)
             return tuple(cut)
         also = f", or {(count, *whole)} with the halo" if whole != wanted else ""
         raise ArgumentError(

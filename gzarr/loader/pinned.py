@@ -17,7 +17,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
 from ..arrays.outputs import HOST
-from ..arrays.recycling import RecycledResults, lent
+from ..arrays.recycling import RecycledResults
 from ..engines import result_memory
 from ..engines.cuda import devices
 from ..errors import DeviceError
@@ -80,27 +80,26 @@ class PinnedResults(RecycledResults):
         with devices.get_device(self.device) as device:
             memory = self._used_before(nbytes)
             if memory is None:
+                self._forget_others(nbytes)
                 each = -(-nbytes // result_memory.ALIGNMENT) * result_memory.ALIGNMENT
                 count = min(max(_TOGETHER_BYTES // each, 1), _TOGETHER)
                 whole = device.pinned(count * each)
                 memory, *others = [whole[i * each : i * each + nbytes] for i in range(count)]
-                self._kept[nbytes].extend(others)
-        return lent(memory, self).view(dtype).reshape(shape)
+                for other in others:
+                    self._keep(other)
+        return self._lent(memory, nbytes).view(dtype).reshape(shape)
 
     def _used_before(self, nbytes: int) -> Bytes | None:
         """Return memory that was used before; wait for a copy from it rather than take more."""
-        while True:
-            try:
-                return self._kept[nbytes].pop()
-            except IndexError:
-                pass
+        while (memory := self._fitting(nbytes)) is None:
             try:
                 event, memories = self._waiting.popleft()
             except IndexError:
                 return None
             event.synchronize()
-            for memory in memories:
-                self._kept[len(memory)].append(memory)
+            for each in memories:
+                self._keep(each)
+        return memory
 
     def take_back(self, memory: Bytes) -> None:
         """Keep memory until copies from it are over."""

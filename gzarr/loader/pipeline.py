@@ -66,8 +66,6 @@ class Pipeline:
         self._pinned = pinned
         # The device whose stream the consumer uses.
         self._consumer = self._device if pinned is None else pinned.device
-        # The last batch given out, if its memory is used again.
-        self._kept: Any = None
         self._progress = progress
         self._close = weakref.finalize(self, work.stop)
         # Last: whatever comes once they run, an interrupt too, they end with this iterator.
@@ -109,7 +107,7 @@ class Pipeline:
                 "threads: iterate the loader anew in this process"
             )
         work = self._work
-        if not work.stopped and (self._kept is not None or self._pinned is not None):
+        if not work.stopped:
             self._take_back()
         if self._given >= self._steps and not work.stopped:
             self._progress(None)
@@ -132,8 +130,6 @@ class Pipeline:
         work.stats.batches += 1
         work.stats.samples += ready.turns - ready.skipped
         work.stats.skipped += ready.skipped
-        if not self._copy:
-            self._kept = ready.value
         stream = consumer_stream(self._like, self._device)
         result = work.memory.hand_over(ready.value, ready.mark, stream, copy=self._copy)
         if (self._convert is not None or self._convert_sparse is not None) and isinstance(result, dict):
@@ -143,7 +139,7 @@ class Pipeline:
     def close(self) -> None:
         """End the epoch and its threads."""
         try:
-            if self._kept is not None:
+            if not (self._copy or self._work.stopped):
                 self._take_back()
         finally:
             ending.finish(self._close)
@@ -156,12 +152,9 @@ class Pipeline:
         self._close = weakref.finalize(self, self._work.stop)
 
     def _take_back(self) -> None:
-        """Take the last batch's memory back: the consumer has enqueued what it does with it."""
-        try:
+        """Take the last batch's memory back, if it is used again: the consumer has enqueued what it does with it."""
+        if self._pinned is not None or not self._copy:
             self._work.memory.take_back(consumer_stream(self._like, self._consumer))
-        finally:
-            # Not before: other threads take memory that is free, for work that then would not wait.
-            self._kept = None
 
     @property
     def ended(self) -> bool:

@@ -151,6 +151,16 @@ class Source:
         return (places * samples[:, np.newaxis] + self.place + np.arange(windows)).reshape(-1)
 
     @property
+    def is_apart(self) -> bool:
+        """Whether windows are read to memory of their own, out of which samples are made."""
+        return self.read_shape != self.part.shape or self.part.posed is not None
+
+    @property
+    def apart_nbytes(self) -> int:
+        """Bytes of the windows of a sample that are read apart; those around poses are much larger than the sample."""
+        return self.part.windows * math.prod(self.read_shape) * self.array.dtype.itemsize if self.is_apart else 0
+
+    @property
     def grid(self) -> ChunkGrid:
         """Grid of the array's chunks, or of the inner chunks of its shards."""
         return self.array._planned_grid
@@ -221,7 +231,14 @@ class Source:
             for axis, length, factor in zip(part.axes, self.read_shape, part.factor, strict=True)
         )
 
-    def read(self, origins: IntArray, outputs: Sequence[Any], memory: Memory, rows: IntArray | None = None) -> None:
+    def read(
+        self,
+        origins: IntArray,
+        outputs: Sequence[Any],
+        memory: Memory,
+        rows: IntArray | None = None,
+        most_bytes: int | None = None,
+    ) -> None:
         """Read the windows of some samples.
 
         Parameters
@@ -234,9 +251,18 @@ class Source:
             Memory of the arrays.
         rows
             int64 ``(n,)``, place of each sample along the first axes of ``outputs``; None for 0 to n − 1.
+        most_bytes
+            Most bytes of windows that are read apart at a time, unless those of one sample take more; None for all.
         """
         if self.output.sparse is not None:
             self._read_sparse(origins, outputs, memory, rows)
+            return
+        count, apart = len(origins), self.apart_nbytes
+        if apart and most_bytes is not None and count * apart > most_bytes:
+            each = max(most_bytes // apart, 1)
+            places = np.arange(count) if rows is None else rows
+            for some in (slice(begin, begin + each) for begin in range(0, count, each)):
+                self.read(origins[some], outputs, memory, places[some])
             return
         target = Target(self, origins, outputs, memory, rows)
         self.array.read_windows(
@@ -472,7 +498,7 @@ class Target:
         # All windows, in their order, need no places.
         whole = rows is None and source.output.places == source.part.windows
         self.rows: IntArray | None = None if whole else self._places
-        self._apart = source.read_shape != source.part.shape or source.part.posed is not None
+        self._apart = source.is_apart
         if self._apart:
             shape = (len(self.inside), *source.read_shape)
             self.outputs, self.rows = [memory.results.empty(shape, source.array.dtype)], None

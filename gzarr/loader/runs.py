@@ -11,7 +11,16 @@ import numpy as np
 from ..errors import ArgumentError
 from .arguments import as_array, by_name, integer, integers
 from .cells import Footprint, group_lengths
-from .samplers import WINDOWS_AMPLIFICATION, Sampler, chosen_of, common_length, part_along, refuse_balance, replaced
+from .samplers import (
+    HASHED,
+    WINDOWS_AMPLIFICATION,
+    Sampler,
+    chosen_of,
+    common_length,
+    part_along,
+    refuse_balance,
+    replaced,
+)
 from .samples import Samples
 from .weighing import balanced, check_number, checked_weights, classes_of
 
@@ -68,7 +77,7 @@ class Windows(Sampler):
     every: int = 1
     rollout: Mapping[str, Sequence[int]] | None = None
     weights: Any = field(default=None, compare=False, repr=False)
-    balance: Any = field(default=None, compare=False)
+    balance: Any = field(default=None, compare=False, metadata=HASHED)
     samples: int | None = None
     replace: bool = True
 

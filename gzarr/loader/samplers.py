@@ -10,7 +10,7 @@ import abc
 import dataclasses
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, Final, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -38,6 +38,9 @@ WINDOWS_AMPLIFICATION = 1.1
 PATCHES_AMPLIFICATION = 1.5
 #: And of posed patches, which need more around them: larger groups would mix less.
 POSED_AMPLIFICATION = 3.0
+#: Of options whose elements, however they are typed, are in the order's fingerprint as the samples that they make; a
+#: string is a name, and is there as an option.
+HASHED: Final = {"hashed": True}
 
 
 class Sampler(abc.ABC):
@@ -55,13 +58,13 @@ class Sampler(abc.ABC):
     spacing: Any = None
 
     def __repr__(self) -> str:
-        """Tell what is no default: the order's fingerprint has this, and stays when options are added."""
+        """Tell what is no default, as it was typed."""
         if not dataclasses.is_dataclass(self):
             return object.__repr__(self)
         given = []
         for one in dataclasses.fields(self):
             value = getattr(self, one.name)
-            if one.repr and (isinstance(value, np.ndarray) or value != one.default):
+            if one.repr and not is_default(value, one.default):
                 given.append(f"{one.name}={value!r}")
         return f"{type(self).__name__}({', '.join(given)})"
 
@@ -140,7 +143,7 @@ class Rows(Sampler):
     axis: int = 0
     where: Any = field(default=None, compare=False, repr=False)
     weights: Any = field(default=None, compare=False, repr=False)
-    balance: Any = field(default=None, compare=False)
+    balance: Any = field(default=None, compare=False, metadata=HASHED)
     samples: int | None = None
     replace: bool = True
 
@@ -391,6 +394,12 @@ def _integers(name: str, value: Any, k: int | None, least: int) -> tuple[int, ..
     if not numbers or (k is not None and len(numbers) != k):
         raise ArgumentError(f"{name} must be integers of at least {least}, one for each axis of a patch, not {value!r}")
     return numbers
+
+
+def is_default(value: Any, default: Any) -> bool:
+    """Return whether an option is what it is by default. Arrays, of any library, are not: they compare by elements."""
+    is_array = hasattr(value, "__array__") and not isinstance(value, np.generic)
+    return not is_array and bool(value == default)
 
 
 def part_along(

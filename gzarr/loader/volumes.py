@@ -145,6 +145,12 @@ class Volumes:
         """Number of axes of the grid of samples."""
         return len(self.each[0].samples.counts)
 
+    @cached_property
+    def flipped(self) -> tuple[int, ...]:
+        """Axes of the grid along which samples are reversed."""
+        axes = {part.axes[d] for part in self.parts for d in part.flip}
+        return tuple(sorted(axis for axis in axes if axis is not None))
+
     @property
     def columns(self) -> int:
         """Columns of origins: one for each axis, and one for the keys of poses."""
@@ -159,6 +165,11 @@ class Volumes:
     def sample_nbytes(self) -> int:
         """Bytes of a sample."""
         return sum(output.nbytes for output in self.each[0].reading.outputs)
+
+    @cached_property
+    def apart_nbytes(self) -> int:
+        """Most bytes that the windows of a sample take besides, while it is read alone."""
+        return max(sum(source.apart_nbytes for source in volume.sources) for volume in self.each)
 
     @cached_property
     def share_slabs(self) -> bool:

@@ -160,11 +160,17 @@ def balanced(sampler: W, volumes: Sequence[Mapping[str, ExportedArray]]) -> list
         size = next(iter(arrays.values())).shape[sampler.axis]
         rows.append(sampler.rows(size))
         classes.append(_classes(sampler, arrays, size))
-    _, which, counts = np.unique(
-        np.concatenate([each[own] for each, own in zip(classes, rows, strict=True)]),
-        return_inverse=True,
-        return_counts=True,
-    )
+    try:
+        _, which, counts = np.unique(
+            np.concatenate([each[own] for each, own in zip(classes, rows, strict=True)]),
+            return_inverse=True,
+            return_counts=True,
+        )
+    except TypeError as error:
+        raise ArgumentError(
+            f"balance= has classes that have no order ({error}), as where some are missing: give those a class of "
+            "their own, or leave their rows out by where="
+        ) from error
     if not len(counts):
         return [sampler] * len(volumes)
     which = which.reshape(-1)

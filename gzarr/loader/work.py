@@ -65,10 +65,13 @@ class Batch(dict[str, Any]):
     origins
         int64 ``(n, axes)``, the elements that each sample begins at, without its halo and runs: of :class:`Windows`,
         the sample's own step.
+    flipped
+        Axes of ``origins`` along which the samples are reversed, by the loader's ``flip``.
     """
 
-    __slots__ = ("origins", "samples", "volumes")
+    __slots__ = ("flipped", "origins", "samples", "volumes")
 
+    flipped: tuple[int, ...]
     samples: IntArray
     volumes: IntArray
     origins: IntArray
@@ -297,7 +300,7 @@ class EpochWork:
                 for source in self.volumes[volume].sources:
                     outputs = [batch.arrays[source.number][taken] for batch, taken in pieces]
                     rows = None if len(self.volumes) == 1 else places
-                    source.read(origins[places], outputs, self.memory, rows)
+                    source.read(origins[places], outputs, self.memory, rows, self.epoch.rank_bytes)
 
     def _read_kept(
         self, kept: Kept, numbers: IntArray, origins: IntArray, pieces: Sequence[tuple[_Open, slice]]
@@ -352,6 +355,7 @@ class EpochWork:
             mark = self.memory.mark()
         result = Batch()
         result.samples, result.volumes, result.origins = labels, volumes, begins
+        result.flipped = self.epoch.samples.flipped
         result.update(self.giving.static)
         self.reading.place(result, arrays)
         if any(output.sparse is not None for output in self.reading.outputs):

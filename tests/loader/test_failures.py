@@ -106,6 +106,27 @@ def test_samples_that_cannot_be_read_are_skipped(damaged: Path) -> None:
     assert all(isinstance(error, gzarr.ChunkDecodeError) for error, _ in told)
 
 
+@pytest.mark.parametrize("prefetch", [0, 2])
+def test_a_batch_of_which_all_is_skipped_is_empty(tmp_path: Path, prefetch: int) -> None:
+    array = gzarr.create_array(tmp_path, data=np.arange(100), chunks=5)
+    for i in range(0, 20, 2):
+        (tmp_path / "c" / str(i)).write_bytes(b"damaged")
+    given: list[int] = []
+
+    def transform(batch: Any) -> Any:
+        given.append(len(batch.samples))
+        return batch
+
+    loader = Loader(
+        array, batch_size=5, shuffle=False, prefetch=prefetch, on_error="skip", transform=transform, like="numpy"
+    )
+    batches = list(loader)
+    # As many steps as without errors, as other ranks have.
+    assert len(batches) == len(loader) == 20
+    assert given == [len(batch["data"]) for batch in batches] == [0, 5] * 10
+    assert {batch["data"].shape[1:] for batch in batches} == {()}
+
+
 def test_an_error_of_the_transform_is_raised(root: Path) -> None:
     def transform(batch: Any) -> Any:
         if 7 in batch.samples:

@@ -78,3 +78,39 @@ def test_copies_may_be_kept(sampler: Any, prefetch: int) -> None:
             expected = DATA[origins[:, None] + np.arange(3)] if isinstance(sampler, Windows) else DATA[origins]
             np.testing.assert_array_equal(values.get(), expected)
         del kept, values
+
+
+@pytest.mark.parametrize("prefetch", [0, 2])
+@pytest.mark.parametrize("way", ["iterators dropped", "arrays taken out", "a stream for each batch"])
+def test_what_a_consumer_still_uses_is_not_used_again(way: str, prefetch: int) -> None:
+    """With ``copy=False``, the work that a consumer has enqueued comes before the next use of a batch's memory."""
+    store: dict[str, bytes] = {}
+    gzarr.create_array(store, data=DATA, chunks=(8, 64), device="cpu")
+    with devices.on_host() as device:
+        array = gzarr.open_array(store, device="cuda")
+        with device:
+            streams = [device.stream() for _ in range(3 if way == "a stream for each batch" else 1)]
+
+        def epoch(seed: int) -> Any:
+            return iter(
+                Loader({"x": array}, batch_size=8, prefetch=prefetch, buffer_bytes=20_000, copy=False, seed=seed)
+            )
+
+        found, batches = [], epoch(0)
+        for i in range(30):
+            if way == "iterators dropped":
+                batches = epoch(i)
+            with device, streams[i % len(streams)] as stream:
+                batch = next(batches)
+                values = batch.pop("x") if way == "arrays taken out" else batch["x"]
+                target = device.pinned(values.nbytes)
+                device.copy_out(target, values, streams[i % len(streams)])
+            found.append((batch.origins[:, 0], target))
+            if way != "a stream for each batch":
+                batch.clear()
+            del batch, values, stream
+        for stream in streams:
+            stream.synchronize()
+        for rows, target in found:
+            np.testing.assert_array_equal(target.view("i4").reshape(-1, 64), DATA[rows])
+        del batches, found, target, streams, stream

@@ -223,6 +223,39 @@ def test_an_identity_gives_the_image_back(device: TestedDevice, window: Any) -> 
 
 
 @pytest.mark.usefixtures("small_tiles")
+@pytest.mark.parametrize(("flip", "reversed_axes"), [(1, (0,)), (("y", 2), (0, 1)), ("x", (1,)), ("c", ())])
+@pytest.mark.parametrize("halo", [0, 2])
+def test_reversed_patches_are_turned_back(device: TestedDevice, flip: Any, reversed_axes: Any, halo: int) -> None:
+    data = elements(2, 37, 29, dtype="u2")
+    sampler = Patches((16, 8), stride=(8, 4), halo=halo)
+    store: dict[str, bytes] = {}
+    gzarr.create_array(store, data=np.zeros_like(data), chunks=(1, 8, 8), device="cpu")
+    image: dict[str, bytes] = {}
+    gzarr.create_array(image, data=data, chunks=(2, 16, 16), device="cpu", dimension_names=("c", "y", "x"))
+    loader = Loader(device.open(image), sampler, batch_size=7, drop_last=False, flip=flip)
+    for cut in {0, halo}:
+        out = device.open(store, mode="r+")
+        out[...] = 0
+        with Merge(out, sampler) as merge:
+            for batch in loader:
+                assert batch.flipped == reversed_axes
+                inner = slice(cut, -cut or None)
+                merge.add(batch["data"][:, :, inner, inner], batch)
+        # Channels are those of the predictions.
+        wanted = data[::-1] if flip == "c" else data
+        np.testing.assert_array_equal(device.to_numpy(out[...]), wanted)
+
+
+def test_predictions_for_origins_lie_as_the_array_does() -> None:
+    data = elements(16, 12)
+    out, sampler = target((16, 12)), Patches((4, 4), stride=2)
+    with Merge(out, sampler) as merge:
+        for batch in Loader(stored(data), sampler, batch_size=5, drop_last=False, flip=0):
+            merge.add(batch["data"][:, ::-1], batch.origins)
+    np.testing.assert_allclose(out[...], data, rtol=1e-6)
+
+
+@pytest.mark.usefixtures("small_tiles")
 def test_on_devices(device: TestedDevice) -> None:
     """Predictions of the device and of the host, with gaps where the old elements stay, and on several streams."""
     shape, sampler = (2, 21, 30), Patches((6, 5), stride=(5, 8), halo=1)

@@ -15,6 +15,7 @@ from gzarr.loader import Dataset, Merge, Patches
 from gzarr.loader.permutation import hashed
 from gzarr.loader.poses import checked_poses
 from gzarr.loader.posing import Posing
+from gzarr.loader.reading import Target
 
 if TYPE_CHECKING:
     from support.devices import TestedDevice
@@ -38,7 +39,7 @@ def batches(loader: gzarr.Loader) -> list[Any]:
 
 def wanted(a: Any, loader: Any, batch: Any, i: int, length: tuple[int, ...], interpolation: Any = "linear") -> Any:
     """Return a patch, read by itself in the pose of its sample."""
-    epoch = loader._of_epoch(loader._epoch)
+    epoch = loader._of_epoch(loader._position.epoch)
     numbers = np.flatnonzero((epoch.origins(np.arange(epoch.samples.count))[:, :-1] == batch.origins[i]).all(axis=1))
     (number,) = [n for n in numbers if epoch.cells.labels(np.array([n]))[0] == batch.samples[i]]
     posing = epoch.samples.each[0].sources[0].part.posed
@@ -151,6 +152,32 @@ def test_rotations_are_physical() -> None:
     (before,), (after,) = (batch["data"] for (batch,) in (plain, turned))
     assert abs(after.sum() / before.sum() - 1) < 0.05
     assert np.abs(after - before).max() < 1
+
+
+@pytest.mark.parametrize("interpolation", ["nearest", "cubic"])
+@pytest.mark.parametrize("shuffle", ["full", False])
+def test_windows_around_poses_are_within_the_memory(
+    shuffle: Any, interpolation: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a = array((120, 120, 120), "u2", 32)
+    sampler = Patches((10, 12, 14), samples=60, jitter=True, interpolation=interpolation, **EVERYTHING)
+    expected = [batch["data"] for batch in gzarr.Loader(a, sampler, batch_size=8, shuffle=shuffle, seed=3)]
+    held: list[int] = []
+    made = Target.__init__
+
+    def noted(self: Target, *arguments: Any) -> None:
+        made(self, *arguments)
+        held.append(sum(output.nbytes for output in self.outputs))
+
+    monkeypatch.setattr(Target, "__init__", noted)
+    # For two windows of cubic interpolation at a time, and for tens of the others.
+    for buffer_bytes in (4 << 20, 16 << 20):
+        held.clear()
+        loader = gzarr.Loader(a, sampler, batch_size=8, shuffle=shuffle, seed=3, buffer_bytes=buffer_bytes)
+        for wanted, batch in zip(expected, loader, strict=True):
+            np.testing.assert_array_equal(batch["data"], wanted)
+        assert max(held) <= buffer_bytes / 2
+        assert loader.explain().held_bytes <= 1.1 * buffer_bytes
 
 
 @pytest.mark.parametrize("shuffle", ["blocks", "full", False])

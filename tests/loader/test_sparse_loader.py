@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import http.server
 import itertools
+import mmap
 import pickle
 import threading
 import warnings
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+import scipy.sparse
 from support.sparse_groups import compressed, dense, stored, to_dense, write
 
 import gzarr
 from gzarr.loader import Dataset, Loader, Rows, Windows
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from support.devices import TestedDevice
 
 pytestmark = pytest.mark.filterwarnings("ignore:shuffling is coarse")
@@ -27,6 +28,14 @@ pytestmark = pytest.mark.filterwarnings("ignore:shuffling is coarse")
 SHAPE = (600, 40)
 DATA = dense(SHAPE)
 LABELS = np.arange(600) % 3
+
+
+STATUS = Path("/proc/self/statm")
+
+
+def resident() -> int:
+    """Return the bytes of memory that this process has now."""
+    return int(STATUS.read_text().split()[1]) * mmap.PAGESIZE
 
 
 def opened(device: TestedDevice, **options: Any) -> gzarr.sparse.Matrix:
@@ -146,9 +155,26 @@ def test_memory_is_that_of_what_is_stored() -> None:
         np.testing.assert_array_equal(batch["data"], DATA[batch.samples])
 
 
-def test_a_matrix_that_grows(tmp_path: Path) -> None:
-    import scipy.sparse
+@pytest.mark.skipif(not STATUS.exists(), reason="there is no /proc to tell the memory of now")
+@pytest.mark.parametrize("like", [None, "numpy"])
+def test_batches_of_many_lengths_use_memory_again(like: Any) -> None:
+    """Each sparse batch has another number of entries."""
+    rng = np.random.default_rng(0)
+    lengths = rng.integers(200, 1200, 24_000)
+    offsets = np.append(0, np.cumsum(lengths))
+    indices = np.sort(rng.integers(0, 20_000, offsets[-1]).astype("i4"))
+    matrix = scipy.sparse.csr_array((np.ones(offsets[-1], "f4"), indices, offsets), shape=(24_000, 20_000))
+    m = gzarr.sparse.create({}, matrix, chunks=1 << 16, device="cpu")
+    loader = Loader(m, batch_size=64, buffer_bytes=16 << 20, dense=False, like=like)
+    before = rss = resident()
+    for i, batch in enumerate(loader):
+        assert batch["data"].shape == (64, 20_000)
+        rss = max(rss, resident()) if not i % 20 else rss
+    # The entries of the epoch have 134 MB.
+    assert rss - before < 64 << 20
 
+
+def test_a_matrix_that_grows(tmp_path: Path) -> None:
     block = scipy.sparse.csr_array(DATA)
     m = gzarr.sparse.create(tmp_path, block, chunks=500, device="cpu")
     loader = Loader(m, batch_size=100, seed=1)
@@ -259,8 +285,6 @@ def test_sparse_batches(shuffle: Any, prefetch: int, device: TestedDevice) -> No
 
 
 def test_sparse_batches_of_libraries() -> None:
-    import scipy.sparse
-
     m = gzarr.sparse.open(stored(DATA), path="X", device="cpu")
     for like in (None, "scipy"):
         for batch in Loader(m, batch_size=50, seed=1, like=like, dense=False):

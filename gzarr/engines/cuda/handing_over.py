@@ -31,18 +31,19 @@ def hand_over(device: Device, value: Any, owners: Sequence[Stream], consumer: St
         The caller's stream.
     """
     # Held until the owners wait: the memory may not be used for anything else before.
-    given = _leaves(value)
+    given = leaves(value)
     copies = _copied(device, value, consumer)
     wait_for(device, owners, consumer)
     del given
     return copies
 
 
-def wait_for(device: Device, owners: Sequence[Stream], consumer: Stream) -> None:
+def wait_for(device: Device, owners: Sequence[Stream], *consumers: Stream) -> None:
     """Have what is enqueued later on some streams wait for what is enqueued on a caller's."""
-    event = consumer.record(device.event())
-    for owner in owners:
-        owner.wait_event(event)
+    for consumer in consumers:
+        event = consumer.record(device.event())
+        for owner in owners:
+            owner.wait_event(event)
 
 
 def _copied(device: Device, value: Any, consumer: Stream) -> Any:
@@ -63,9 +64,9 @@ def _copied(device: Device, value: Any, consumer: Stream) -> Any:
     return result
 
 
-def _leaves(value: Any) -> list[Any]:
-    """Return what a value holds in its dicts, lists and tuples."""
+def leaves(value: Any) -> list[Any]:
+    """Return what a value holds in its dicts, lists and tuples, which their owner may change."""
     if isinstance(value, (dict, list, tuple)):
         items = value.values() if isinstance(value, dict) else value
-        return [leaf for item in items for leaf in _leaves(item)]
+        return [leaf for item in items for leaf in leaves(item)]
     return [value]
