@@ -9,8 +9,9 @@ import contextlib
 from typing import TYPE_CHECKING, Final
 
 from ..arrays.array import Array
-from ..errors import ArgumentError, MetadataError, NodeNotFoundError
+from ..errors import ArgumentError, MetadataError, NodeNotFoundError, NodeTypeError
 from ..hierarchy.group import Group
+from ..hierarchy.open import open_group
 from .image import Image
 from .metadata.parse import parse
 from .metadata.problems import BrokenRule
@@ -58,10 +59,11 @@ def broken_links(group: Group, metadata: OmeMetadata) -> Iterator[BrokenRule]:
         node, problem = _node(group, "labels", top)
         if node is not None and not isinstance(node, Group):
             yield BrokenRule(top, "'labels' below an image must be a group, and is an array", "text")
+    labelled = _levels_of_labelled(group) if metadata.labels else 0
     ids = [one.id for one in metadata.plate.acquisitions] if metadata.plate else []
     for place, path, kind in _groups(metadata, top):
         node, problem = _node(group, path, place)
-        text = problem or _kind(node, kind, ids)
+        text = problem or _kind(node, kind, ids) or _levels_of_labels(node, labelled)
         if text:
             yield BrokenRule(place, f"{path!r:.100} {text}", "text")
 
@@ -119,6 +121,33 @@ def _kind(node: Array | Group | None, kind: str, acquisitions: Sequence[int]) ->
     if not has:
         return "" if part in found.errors else f"must be {kind}, and lacks {part!r}"
     return "" if found.well is None else _strangers(found.well, acquisitions)
+
+
+def _levels_of_labelled(labels: Group) -> int:
+    """Return the number of levels of the image above a group of labels; 0 if there is none."""
+    above, _, name = labels.path.rpartition("/")
+    if name != "labels":
+        return 0
+    try:
+        images = parse(open_group(labels.store, path=above, device="cpu").metadata.attributes).multiscales
+    except (NodeNotFoundError, NodeTypeError, MetadataError):
+        return 0
+    return len(images[0].datasets) if images else 0
+
+
+def _levels_of_labels(node: Array | Group | None, labelled: int) -> str:
+    """Return what is wrong with the number of levels of labels of an image that has ``labelled``; "" if nothing."""
+    found = parse(node.metadata.attributes) if labelled and isinstance(node, Group) else None
+    if found is None or not found.multiscales:
+        return ""
+    source = None if found.image_label is None else found.image_label.source
+    if source is not None and source.rstrip("/") != "../..":
+        # They are labels of another image.
+        return ""
+    own = len(found.multiscales[0].datasets)
+    if own == labelled:
+        return ""
+    return f"must have as many levels as the image, {labelled}, and has {own}; gzarr.ome.pyramid makes them"
 
 
 def _strangers(well: WellMetadata, acquisitions: Sequence[int]) -> str:

@@ -6,6 +6,7 @@ All functions take NumPy or CuPy arrays, and what they return is on the same dev
 from __future__ import annotations
 
 import colorsys
+import math
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -51,6 +52,12 @@ def on_host(array: Any) -> npt.NDArray[Any]:
     return found
 
 
+def apart(low: float, high: float) -> tuple[float, float]:
+    """Return the ends of a window, 1 apart where they would be the same: viewers divide by the difference."""
+    # 1 is nothing beside the largest floats.
+    return low, high if high > low else max(low + 1, math.nextafter(low, math.inf))
+
+
 def window_of(plane: Any) -> tuple[float, float]:
     """Return the window of a channel whose document has none: two percentiles of its elements, ``(y, x)``.
 
@@ -64,7 +71,7 @@ def window_of(plane: Any) -> tuple[float, float]:
         return 0.0, 1.0
     low, high = (float(value) for value in np.percentile(values, PERCENTILES))
     # Few bright elements on an empty ground.
-    return (low, high) if high > low else (low, max(float(values.max()), low + 1))
+    return (low, high) if high > low else apart(low, float(values.max()))
 
 
 def shown(plane: Any, window: tuple[float, float]) -> Any:

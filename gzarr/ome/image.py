@@ -127,8 +127,8 @@ class Image(ImageReads, ImagePictures):
             it; nothing was changed.
         ReadOnlyError
             If the image or its store is read-only.
-        NodeNotFoundError, MetadataError, ChunkError, StoreError, DeviceError
-            As for :meth:`gzarr.Array.append`; the image is as it was.
+        NodeNotFoundError, NodeTypeError, MetadataError, ChunkError, StoreError, DeviceError
+            As for :meth:`gzarr.Array.append`, and if labels that are listed are not complete; the image is as it was.
         """
         self._check_writable()
         # Levels and labels may have been added since.
@@ -170,7 +170,9 @@ class Image(ImageReads, ImagePictures):
         channels
             Name or :class:`gzarr.ome.metadata.model.Channel` of each channel, which has its colour and its window. A
             name keeps what the channel has besides: for other colours or windows, pass
-            ``[dataclasses.replace(c, color="00FF00") for c in image.channels]``.
+            ``[dataclasses.replace(c, color="00FF00") for c in image.channels]``. A name of a new channel gets a colour
+            and all values of an integer type, or of floats those from the lowest to the highest value of the smallest
+            level, which is read for that.
         colors
             For label images: all colours, as for :func:`gzarr.ome.create_labels`.
         properties
@@ -189,6 +191,8 @@ class Image(ImageReads, ImagePictures):
             If a place is to be changed, and a level has a transformation that gzarr does not apply.
         NodeNotFoundError, MetadataError, StoreError
             If the image is no longer there or cannot be read, or the store fails; the old metadata is kept.
+        ChunkError, DeviceError
+            As for :meth:`gzarr.Array.read`, if the smallest level is read.
         """
         self._check_writable()
         changing = _writing("changing")

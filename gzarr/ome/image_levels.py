@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..arrays.array import Array
 from ..errors import ArgumentError, MetadataError, NodeNotFoundError, NodeTypeError, UnsupportedError
+from ..hierarchy.auto_chunks import as_integer
 from .levels import LevelGrid, grid_by_shape, grid_of
 from .metadata.axes import axes_by_ndim
 from .metadata.model import PHYSICAL
@@ -50,6 +51,11 @@ class ImageLevels:
 
     def __init__(self, group: Group, metadata: OmeMetadata, index: int = 0) -> None:
         needed(metadata, "multiscales", group)
+        if not metadata.multiscales:
+            raise NodeTypeError(
+                f"{place(group)} is not an OME-Zarr image: it lacks 'multiscales', which is written last; if writing "
+                "it has failed, write it again, with overwrite=True"
+            )
         if not 0 <= index < len(metadata.multiscales):
             raise ArgumentError(f"{place(group)} has {len(metadata.multiscales)} images, so none has index {index}")
         self._group = group
@@ -281,7 +287,7 @@ class ImageLevels:
 
     def _index(self, level: Any) -> int:
         """Return the index of a level from 0 on."""
-        count = len(self._image.datasets)
-        if isinstance(level, bool) or not isinstance(level, int) or not -count <= level < count:
+        count, number = len(self._image.datasets), as_integer(level)
+        if number is None or not -count <= number < count:
             raise ArgumentError(f"{place(self._group)} has levels 0 to {count - 1}, not {level!r:.100}")
-        return level % count
+        return number % count

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
-import numbers
 from collections.abc import Mapping, Sequence
+from numbers import Real
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
 from ..errors import ArgumentError, MetadataError, SelectionError
+from ..hierarchy.auto_chunks import as_integer
 from ..poses.numbers_given import real_numbers
 from .boxes import Span, spans_of_box
 from .image_systems import ImageSystems
-from .levels import at_level, of_frames
+from .levels import at_level, indexes_in, of_frames
 from .metadata.units import meters
 from .nodes import place, warn
 
@@ -56,8 +57,9 @@ class ImageReads(ImageSystems):
             raise ArgumentError("a level is chosen by either resolution= (micrometres) or pixels=; pass one of them")
         count = len(self._image.datasets)
         if pixels is not None:
-            if not isinstance(pixels, numbers.Real) or not pixels >= 1:
+            if not isinstance(pixels, Real) or not pixels >= 1:
                 raise ArgumentError(f"pixels must be a number of elements, at least 1, not {pixels!r:.100}")
+            selection = self._named(selection)
             for level in range(count):
                 if math.prod(_lengths(self._at(level, selection), self.level(level).shape)) <= pixels:
                     return level
@@ -105,9 +107,9 @@ class ImageReads(ImageSystems):
         out, stream, budget_bytes
             As for :meth:`gzarr.Array.read`.
         **selection
-            By name of an axis, in upper or lower case: an integer, which drops the axis; a slice; or a list of
-            integers. Of the axis of channels also the label of a channel, or a list of labels. Axes that are not named
-            are read as a whole.
+            By name of an axis, in upper or lower case: an integer, which drops the axis; a slice; or integers or a mask
+            as a list or an array of one dimension. Of the axis of channels also the label of a channel, or a list of
+            labels. Axes that are not named are read as a whole.
 
         Returns
         -------
@@ -123,7 +125,7 @@ class ImageReads(ImageSystems):
             As for :meth:`level` and :meth:`gzarr.Array.read`.
         """
         named = self._named(selection)
-        if level == "auto":
+        if isinstance(level, str) and level == "auto":
             level = self.choose_level(resolution=resolution, pixels=pixels, **named)
             chosen = self._at(level, named)
         elif resolution is not None or pixels is not None:
@@ -185,7 +187,7 @@ class ImageReads(ImageSystems):
         twice = {name for name, span in zip(self.axes, spans, strict=True) if span is not None and name in named}
         if twice:
             raise ArgumentError(f"the axis {twice.pop()!r} is in the box, and cannot be selected as well")
-        if level == "auto":
+        if isinstance(level, str) and level == "auto":
             first = dict(zip(self.axes, self._box(0, spans), strict=True))
             level = self.choose_level(resolution=resolution, pixels=pixels, **{**first, **named})
         elif resolution is not None or pixels is not None:
@@ -234,6 +236,7 @@ class ImageReads(ImageSystems):
             name = self._axis_name(given)
             if name in found:
                 raise ArgumentError(f"the axis {name!r} is selected twice")
+            part = _listed(part)
             found[name] = self._channels(part) if types[name] == "channel" else part
         return found
 
@@ -251,7 +254,7 @@ class ImageReads(ImageSystems):
     def _channels(self, part: Any) -> Any:
         if isinstance(part, str):
             return self._channel(part)
-        if isinstance(part, list | tuple):
+        if isinstance(part, list):
             return [self._channel(one) if isinstance(one, str) else one for one in part]
         return part
 
@@ -267,11 +270,14 @@ class ImageReads(ImageSystems):
         """Return a selection of the first level in elements of another."""
         chosen = [selection.get(name, slice(None)) for name in self.axes]
         if level == 0:
-            return tuple(chosen)
+            return tuple(
+                indexes_in(part, self.level(0).shape[d]) if isinstance(part, list) else part
+                for d, part in enumerate(chosen)
+            )
         first, here = self.level(0).shape, self.level(level).shape
         factors = [b / a for a, b in zip(self.grid(0).scale, self.grid(level).scale, strict=True)]
         return tuple(
-            part if part == slice(None) or factor == 1 or isinstance(part, list) else at_level(part, n, m, factor)
+            part if _is_whole(part) or (factor == 1 and not isinstance(part, list)) else at_level(part, n, m, factor)
             for part, n, m, factor in zip(chosen, first, here, factors, strict=True)
         )
 
@@ -292,15 +298,15 @@ class ImageReads(ImageSystems):
         names = spaces if names is None else names
         if isinstance(values, Mapping):
             found = {self._axis_name(name, axes): value for name, value in values.items()}
-        elif isinstance(values, int | float):
+        elif isinstance(values, Real) or (isinstance(values, np.ndarray) and not values.ndim):
             found = dict.fromkeys(names, values)
         else:
-            numbers = [] if isinstance(values, str) or not hasattr(values, "__iter__") else list(values)
-            if len(numbers) != len(names):
+            given = [] if isinstance(values, str) or not hasattr(values, "__iter__") else list(values)
+            if len(given) != len(names):
                 raise ArgumentError(
                     f"{what}= needs a number for each of the axes {', '.join(names)}, got {values!r:.100}"
                 )
-            found = dict(zip(names, numbers, strict=True))
+            found = dict(zip(names, given, strict=True))
         if not set(found) <= set(spaces) or not set(names if what == "size" else ()) <= set(found):
             raise ArgumentError(f"{what}= needs numbers for the axes of space {', '.join(names)}, got {values!r:.100}")
         finite = real_numbers(list(found.values()))
@@ -321,6 +327,20 @@ class ImageReads(ImageSystems):
             warn(f"{place(self._group)}: axis {axis.name!r} has no unit; taken as micrometres")
             return 1.0
         return size * 1e6
+
+
+def _listed(part: Any) -> Any:
+    """Return a selection of an axis as an integer or a list if it is one of another type; anything else as it is."""
+    if isinstance(part, np.ndarray) and part.ndim == 1:
+        return part.tolist()
+    if isinstance(part, tuple | range):
+        return list(part)
+    number = as_integer(part)
+    return part if number is None else number
+
+
+def _is_whole(part: Any) -> bool:
+    return isinstance(part, slice) and part == slice(None)
 
 
 def _lengths(selection: tuple[Any, ...], shape: tuple[int, ...]) -> list[int]:

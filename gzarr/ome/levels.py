@@ -6,7 +6,10 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ..errors import MetadataError, SelectionError, UnsupportedError
+from ..hierarchy.auto_chunks import as_integer
 from .metadata.model import Identity, Scale, Translation
 
 if TYPE_CHECKING:
@@ -138,18 +141,40 @@ def indexes_of_box(low: float, high: float, scale: float, translation: float, le
     return slice(nearest, nearest + 1)
 
 
+def indexes_in(selection: list[Any], length: int) -> list[Any]:
+    """Return the indexes that a list selects of an axis: its integers, or the places where it is true.
+
+    Raises
+    ------
+    SelectionError
+        If it is a mask of another length.
+    """
+    if not selection or not all(isinstance(one, bool | np.bool_) for one in selection):
+        return selection
+    if len(selection) != length:
+        raise SelectionError(f"a mask of {len(selection)} elements does not fit an axis of {length}")
+    return [index for index, is_selected in enumerate(selection) if is_selected]
+
+
 def at_level(selection: Any, length: int, level_length: int, factor: float) -> Any:
     """Return the elements of a level that cover a selection of the first level.
 
     Parameters
     ----------
     selection
-        Integer, or slice without a step, in elements of the first level.
+        Integer, slice without a step, or list of integers, in elements of the first level.
     length, level_length
         Lengths of the axis in the first level, and in this one.
     factor
         Elements of the first level in one of this level.
+
+    Raises
+    ------
+    SelectionError
+        If it is something else, or there is no such element.
     """
+    if isinstance(selection, list):
+        return [at_level(one, length, level_length, factor) for one in indexes_in(selection, length)]
     if isinstance(selection, slice):
         start, stop, step = selection.indices(length)
         if step != 1:
@@ -158,7 +183,12 @@ def at_level(selection: Any, length: int, level_length: int, factor: float) -> A
             return slice(0, 0)
         last = math.ceil(stop / factor - 1e-9)
         return slice(min(int(start / factor + 1e-9), level_length - 1), max(1, min(last, level_length)))
-    index = selection + length if selection < 0 else selection
+    number = as_integer(selection)
+    if number is None:
+        raise SelectionError(
+            f"with level='auto', an axis takes an integer, a slice or a list of integers, not {selection!r:.100}"
+        )
+    index = number + length if number < 0 else number
     if not 0 <= index < length:
         raise SelectionError(f"index {selection} is out of bounds for an axis of {length} elements")
     return min(int(index / factor + 1e-9), level_length - 1)
@@ -176,7 +206,7 @@ def of_frames(selection: Any, count: int) -> Any:
         start, stop, step = selection.indices(count)
         return slice(start, None if stop < 0 else stop, step)
     if isinstance(selection, list):
-        return [of_frames(one, count) for one in selection]
+        return [of_frames(one, count) for one in indexes_in(selection, count)]
     index = selection + count if selection < 0 else selection
     if not 0 <= index < count:
         raise SelectionError(f"index {selection} is out of bounds for an axis of {count} elements")

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from ..errors import ArgumentError, NodeNotFoundError
+from ..errors import ArgumentError, NodeNotFoundError, NodeTypeError
+from ..hierarchy.auto_chunks import as_integer
 from .nodes import place
-from .rendering import Look, PlannedPicture
+from .rendering import Look, PlannedPicture, size_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -108,15 +109,14 @@ def well_pixels(well: Any, look: Look) -> Pixels:
 
 def tile_of(size: int, rows: int, columns: int) -> int:
     """Return the pixels of each picture of a grid that has about ``size`` pixels along its longer side."""
-    if type(size) is not int or size < 1:
-        raise ArgumentError(f"size must be a number of pixels, at least 1, not {size!r:.100}")
-    return max(_SMALLEST, size // max(rows, columns) - 1)
+    return max(_SMALLEST, size_of(size) // max(rows, columns) - 1)
 
 
 def _field(well: Any, field: int) -> Any:
-    if type(field) is not int or field < 0:
+    number = as_integer(field)
+    if number is None or number < 0:
         raise ArgumentError(f"field must be an integer of at least 0, not {field!r:.100}")
-    return well[field] if field < len(well) else None
+    return well[number] if number < len(well) else None
 
 
 def _tiles(images: Mapping[Place, Any], look: Look, tile: int) -> dict[Place, Pixels]:
@@ -127,8 +127,8 @@ def _tiles(images: Mapping[Place, Any], look: Look, tile: int) -> dict[Place, Pi
     def made(at: Place) -> tuple[Place, Pixels | None]:
         try:
             image = images[at]()
-        except NodeNotFoundError:
-            # A plate may list wells that are not there, and shows the others all the same.
+        except (NodeNotFoundError, NodeTypeError):
+            # A plate may list wells that are not there, or not complete, and shows the others all the same.
             return at, None
         return at, None if image is None else windows.pixels(image, small, tile)
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, overload
 
 from ..errors import ArgumentError, NodeNotFoundError
+from ..hierarchy.auto_chunks import as_integer
 from .image import Image, image_of
 from .nodes import child_group, needed, place, read_metadata
 from .picture_methods import PlatePictures, WellPictures
@@ -191,7 +192,8 @@ class Plate(PlatePictures, Mapping[str, Well]):
 def _index(which: str | int, names: tuple[str, ...], what: str) -> int:
     if isinstance(which, str) and which in names:
         return names.index(which)
-    if isinstance(which, int) and not isinstance(which, bool) and -len(names) <= which < len(names):
-        return which % len(names)
+    number = as_integer(which)
+    if number is not None and -len(names) <= number < len(names):
+        return number % len(names)
     known = ", ".join(names[:50])
     raise ArgumentError(f"there is no {what} {which!r:.100}; the plate has {known}")

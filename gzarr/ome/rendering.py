@@ -21,8 +21,9 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from ..errors import ArgumentError, UnsupportedError
+from ..hierarchy.auto_chunks import as_integer
 from .coloring import composed, default_colors, on_host, painted, rgb_of, smaller, window_of
-from .levels import at_level
+from .levels import at_level, indexes_in
 from .nodes import place
 
 if TYPE_CHECKING:
@@ -86,9 +87,7 @@ class PlannedPicture:
     def __init__(self, image: Any, look: Look) -> None:
         self.image = image
         self.is_label: bool = image.image_label is not None
-        if type(look.size) is not int or look.size < 1:
-            raise ArgumentError(f"size must be a number of pixels, at least 1, not {look.size!r:.100}")
-        self._size = look.size
+        self._size: int = size_of(look.size)
         self._y, self._x, self._z = _space(image)
         names = image.axes
         types = [axis.type for axis in image.axis_details]
@@ -112,7 +111,7 @@ class PlannedPicture:
             raise UnsupportedError(f"{place(image.group)}: labels are integers, not {array.dtype}")
         if self._auto:
             longest = max(self._length(self.level, d) for d in (self._y, self._x))
-            self.step = max(1, -(-longest // (2 * look.size)))
+            self.step = max(1, -(-longest // (2 * self._size)))
 
     # -- arguments
 
@@ -159,7 +158,7 @@ class PlannedPicture:
             return found[:1] if self.is_label else found
         if isinstance(wanted, slice):
             wanted = list(range(*wanted.indices(count)))
-        numbers = [_integer("c", one) for one in (wanted if isinstance(wanted, list | tuple) else [wanted])]
+        numbers = [_integer("c", one) for one in (indexes_in(wanted, count) if isinstance(wanted, list) else [wanted])]
         for number in numbers:
             if not -count <= number < count:
                 raise ArgumentError(f"there is no channel {number}; {place(self.image.group)} has {count}")
@@ -380,10 +379,25 @@ def _space(image: Any) -> tuple[int, int, int | None]:
     return y, x, left[-1] if left else None
 
 
+def size_of(given: Any) -> int:
+    """Return a number of pixels.
+
+    Raises
+    ------
+    ArgumentError
+        If it is no integer of at least 1.
+    """
+    size = as_integer(given)
+    if size is None or size < 1:
+        raise ArgumentError(f"size must be a number of pixels, at least 1, not {given!r:.100}")
+    return size
+
+
 def _integer(name: str, value: Any) -> int:
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
+    number = as_integer(value)
+    if number is None:
         raise ArgumentError(f"{name!r} takes an integer, not {value!r:.100}")
-    return int(value.__index__())
+    return number
 
 
 def _default_time(image: Any, length: int) -> int:

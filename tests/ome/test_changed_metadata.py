@@ -228,3 +228,52 @@ def test_threads_lose_no_change() -> None:
         list(pool.map(work, range(6)))
     image = gzarr.ome.open(store)
     assert (image.scale, image.units) == ((1, 2, 4, 6), (None, *["nanometer"] * 3))
+
+
+def labels_in(store: Any) -> Any:
+    gzarr.ome.create(store, DATA[0], axes="zyx", levels=1)
+    return gzarr.ome.create_labels(store, "cells", np.ones(DATA[0].shape, "u4"))
+
+
+def test_properties_of_numpy() -> None:
+    """Arrays become lists, and numbers are numbers, as in all attributes; what is no JSON is said to be none."""
+    labels = labels_in({})
+    labels.update_metadata(properties={np.int64(1): {"center": np.arange(3), "area": np.float32(2), "more": [{}]}})
+    assert labels.image_label.properties == ({"label-value": 1, "center": [0, 1, 2], "area": 2, "more": [{}]},)
+    before = labels.group.attrs.asdict()
+    for wrong, text in (
+        ({1, 2}, "a set is not JSON"),
+        ([{1, 2}], "a set is not JSON"),
+        (np.ma.masked_array([1], mask=[True]), "masked"),
+        (np.array(["2020"], "M8[D]"), "a ndarray is not JSON"),
+        (np.array([np.nan]), "JSON has no nan"),
+        (float("nan"), "JSON has no nan"),
+    ):
+        with pytest.raises(ArgumentError, match=text):
+            labels.update_metadata(properties={1: {"v": wrong}})
+    with pytest.raises(ArgumentError, match="name: expected a string"):
+        labels.update_metadata(name=np.arange(3))
+    with pytest.raises(ArgumentError, match="name: expected a string"):
+        gzarr.ome.create({}, DATA[0], axes="zyx", name=np.arange(3))  # type: ignore[arg-type]
+    assert labels.group.attrs.asdict() == before
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("wrong", [[], [1], [["rdefs", 1]], None, "x", 5])
+def test_objects_of_other_types_are_replaced(version: str, wrong: Any) -> None:
+    store: dict[str, Any] = {}
+    image = make(store, version)
+    root = image.group.attrs.asdict()
+    part = root if version == "0.4" else root["ome"]
+    part["omero"] = part["image-label"] = wrong
+    image.group.attrs.put(root)
+    with pytest.warns(gzarr.ome.MetadataWarning):
+        image = gzarr.ome.open(store, mode="r+")
+    with pytest.raises(ArgumentError, match="is not a label image"):
+        image.update_metadata(properties={1: {}})
+    image.update_metadata(channels=["DAPI", "GFP"])
+    assert [channel.label for channel in image.channels] == ["DAPI", "GFP"]
+    found = image.group.attrs.asdict()
+    part = found if version == "0.4" else found["ome"]
+    assert list(part["omero"]) == ["channels"]
+    assert part["image-label"] == wrong

@@ -140,7 +140,8 @@ def _series(image: Image, axis: str, method: str | None = None) -> _Series:
         raise ArgumentError(
             f"{where} names its {len(image.channels)} channels, so none is appended; create an image with all of them"
         )
-    factors = [tuple(one[axis] for axis in image.axes) for one in factors_of(image.multiscale)]
+    known_factors = factors_of(image.multiscale, lengths=lambda level: image.level(level).shape)
+    factors = [tuple(one[axis] for axis in image.axes) for one in known_factors]
     if any(one[number] != 1 for one in factors):
         raise ArgumentError(
             f"{where}: levels are reduced along {name!r}, and what is appended would change elements that are there; "

@@ -10,15 +10,17 @@ from dataclasses import dataclass, replace
 from numbers import Real
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
+import numpy as np
+
 from ...documents.json import quote
 from ...errors import ArgumentError
+from ...metadata.to_documents import plain
+from ..coloring import apart, on_host
 from ..metadata.documents import WRITTEN, to_attributes
 from ..metadata.model import Axis, Channel, LabelColor, OmeMetadata, Omero, Window
 from ..metadata.parse import parse
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from ...arrays.array import Array
     from ...metadata.model import ZarrFormat
 
@@ -172,6 +174,7 @@ def shown(omero: Omero | None, given: Any, description: Description, level: Arra
         The axes.
     level
         The smallest level. Of times and the like, the middle one is looked at; of large levels, the middle planes.
+        Elements that are not finite are left out.
     """
     if omero is None or not level.size:
         return omero
@@ -189,11 +192,17 @@ def shown(omero: Omero | None, given: Any, description: Description, level: Arra
         if not isinstance(own, Channel) and channel.window is not None:
             if "channel" in names:
                 middle[names.index("channel")] = i
-            found = level.read(tuple(middle))
-            low, high = float(found.min()), float(found.max())
-            if math.isfinite(low) and math.isfinite(high):
-                # Viewers divide by the difference.
-                channel = replace(channel, window=replace(channel.window, start=low, end=max(high, low + 1)))
+            found = on_host(level.read(tuple(middle)))
+            # One element without data must not decide how all others are shown.
+            found = found[np.isfinite(found)]
+            if found.size:
+                low, high = apart(float(found.min()), float(found.max()))
+                least, most = channel.window.min, channel.window.max
+                if found.dtype.kind == "f":
+                    # Floats have no range of their own.
+                    least, most = low, high
+                window = Window(low, high, min(least, low), max(most, high))
+                channel = replace(channel, window=window)
         channels.append(channel)
     return replace(omero, channels=tuple(channels))
 
@@ -241,9 +250,10 @@ def checked_attributes(metadata: OmeMetadata, version: Written) -> dict[str, Any
     Raises
     ------
     ArgumentError
-        If they would break a rule of the specification.
+        If they are no JSON, or would break a rule of the specification.
     """
-    attributes = to_attributes(metadata, version)
+    # Plain before they are checked: NumPy's numbers are numbers, and what is no JSON is said to be none.
+    attributes = plain(to_attributes(metadata, version))
     found = parse(attributes, version=version)
     for error in found.errors.values():
         raise ArgumentError(f"OME-Zarr {version} does not allow that: {error}")

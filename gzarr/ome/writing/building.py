@@ -19,6 +19,7 @@ import numpy as np
 from ...arrays.array import Array
 from ...arrays.view import ArrayView
 from ...blocks import workers
+from ...dtypes.masks import refuse_masked
 from ...engines import pool
 from .downsample import cells_of, downsample_into
 from .plan import PlannedGrid, in_order
@@ -58,14 +59,24 @@ class LevelSource:
         return tuple(lengths) if all(isinstance(c, int) and c > 0 for c in lengths) else None
 
     def read(self, box: Box, buffers: Buffers) -> Any:
-        """Return the elements of a box, in memory of the calling thread that is reused for its next box."""
+        """Return the elements of a box, in memory of the calling thread that is reused for its next box.
+
+        Raises
+        ------
+        ArgumentError
+            If an element is masked.
+        """
         array = self.array
         if isinstance(array, (Array, ArrayView)):
             if array.device != "cpu":
                 return array.read(box)
             return array.read(box, out=buffers.take(tuple(s.stop - s.start for s in box), array.dtype))
         found = array[box]
+        if hasattr(found, "__dask_graph__") and hasattr(found, "compute"):
+            # Its own conversion to an array drops masks.
+            found = found.compute()
         if isinstance(found, np.ndarray) or not hasattr(found, "get"):
+            refuse_masked(found, "data")
             found = np.asarray(found)
             return found.astype(found.dtype.newbyteorder("="), copy=False)
         return found

@@ -11,12 +11,13 @@ from typing import Any
 
 from ...documents.json import quote
 from ...errors import ArgumentError
+from ...metadata.to_documents import plain, plain_value
 from ..image import Image
 from ..metadata.documents import to_attributes
 from ..metadata.model import ImageLabel, OmeMetadata
 from ..metadata.parse import parse
 from ..nodes import place
-from .arguments import Description, check_version, describe, label_colors, label_value, omero_of
+from .arguments import Description, check_version, describe, label_colors, label_value, omero_of, shown
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,16 +58,22 @@ def _changed(image: Image, found: dict[str, Any], changes: Changes) -> dict[str,
     if image.multiscale.axes is None:
         raise ArgumentError(f"{place(image.group)} does not name its axes; write them first")
     if changes.name is not None:
-        document["name"] = changes.name
+        document["name"] = plain_value(changes.name, "name")
     if changes.units is not None:
         document["axes"] = _units(image, changes.units, document["axes"])
     if changes.scale is not None or changes.translation is not None:
         _move(image, document, changes.scale, changes.translation)
     if changes.channels is not None:
-        root["omero"] = {**root.get("omero", {}), **_omero(image, changes.channels)}
+        root["omero"] = {**_object(root, "omero"), **_omero(image, changes.channels)}
     if changes.colors is not None or changes.properties is not None:
-        root["image-label"] = _label(image, dict(root.get("image-label", {})), changes)
+        root["image-label"] = _label(image, _object(root, "image-label"), changes)
     return root if top else {**found, "ome": root}
+
+
+def _object(root: dict[str, Any], name: str) -> dict[str, Any]:
+    """Return the members of an object that are to stay; what is no object has none, and is replaced."""
+    found = root.get(name)
+    return dict(found) if isinstance(found, dict) else {}
 
 
 def _check(before: dict[str, Any], after: dict[str, Any], metadata: OmeMetadata) -> None:
@@ -152,7 +159,10 @@ def _omero(image: Image, given: Any) -> dict[str, Any]:
         ]
     description = Description(image.axis_details, image.scale, image.translation)
     omero = omero_of(wanted, description, image.shape, image.dtype)
-    found: dict[str, Any] = to_attributes(OmeMetadata("0.4", omero=omero))["omero"]
+    if image.dtype.kind == "f" and any(isinstance(channel, str) for channel in wanted):
+        # Floats have no range of their own, so it takes a look at what is there.
+        omero = shown(omero, wanted, description, image.level(-1))
+    found: dict[str, Any] = plain(to_attributes(OmeMetadata("0.4", omero=omero)))["omero"]
     return found
 
 
@@ -169,7 +179,7 @@ def _label(image: Image, document: dict[str, Any], changes: Changes) -> dict[str
         label_colors(changes.colors),
         tuple({**members, "label-value": label_value(value)} for value, members in (given or {}).items()),
     )
-    new = to_attributes(OmeMetadata("0.5", image_label=label))["ome"]["image-label"]
+    new = plain(to_attributes(OmeMetadata("0.5", image_label=label)))["ome"]["image-label"]
     for name, value in (("colors", changes.colors), ("properties", given)):
         if value is not None:
             document.pop(name, None)

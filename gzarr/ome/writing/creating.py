@@ -6,16 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 from ...codecs.choice import AUTO
 from ...documents.json import quote
-from ...errors import ArgumentError
+from ...errors import ArgumentError, NodeNotFoundError
+from ...hierarchy.create import create_group
 from ...hierarchy.open import open_array, open_group
 from ...nodes.change import writable
 from ...stores.base import flushing
 from ...stores.keys import join_path, normalize_path
 from ..metadata.model import ImageLabel, OmeMetadata
 from ..metadata.parse import parse
-from .arguments import checked_attributes, label_colors
+from .arguments import check_version, checked_attributes, label_colors
 from .building import DEFAULT_BUDGET_BYTES
-from .existing import along, described_by, factors_of, image_of
+from .existing import along, described_by, factors_of, has_image, image_of, lengths_in
 from .new_image import ImageArguments, NewImage, elements_of
 
 if TYPE_CHECKING:
@@ -192,7 +193,7 @@ def create_labels(  # noqa: PLR0913
         As for :func:`create`. The default, ``"mode"``, gives each element the most frequent label, and of several the
         smallest.
     overwrite
-        Whether existing labels of this name are erased first.
+        Whether existing labels of this name are erased first. The image lists them again when they are complete.
     lock
         Whether to exclude other processes that also pass ``lock=True`` from the list of labels, by file locks beside
         the data, so that all of them are listed. Threads need none, nor do processes in object stores.
@@ -211,8 +212,8 @@ def create_labels(  # noqa: PLR0913
     ArgumentError
         As for :func:`create`; also if labels are no integers, are not named by one segment of a path, or have another
         shape than the image; nothing was changed.
-    NodeNotFoundError, NodeTypeError
-        If there is no image at ``path``.
+    NodeNotFoundError, NodeTypeError, MetadataError
+        If there is no image at ``path``, or its metadata cannot be read.
     ReadOnlyError, DeviceError, StoreError, ChunkError
         As for :func:`create`.
     """
@@ -230,7 +231,7 @@ def create_labels(  # noqa: PLR0913
     _check_shape(image, found, own, shape)
     if data is not None:
         # The specification wants as many levels as the image has.
-        arguments = {**arguments, "factors": factors_of(found, own.axes)}
+        arguments = {**arguments, "factors": factors_of(found, own.axes, lengths=lengths_in(image))}
     labels_path = join_path(image.path, "labels")
     wanted = ImageArguments(
         path=join_path(labels_path, name),
@@ -243,22 +244,64 @@ def create_labels(  # noqa: PLR0913
         **arguments,
     )
     planned = NewImage(target, data, wanted, image_label=ImageLabel(colors=label_colors(colors), source="../../"))
+    place: int | None = None
+
+    def claim(attributes: Mapping[str, Any]) -> Group:
+        nonlocal place
+        # Labels that are listed and not complete would be in the way of whoever uses the labels of the image.
+        place = _unlist(target, labels_path, name, version, lock=lock) if overwrite else None
+        try:
+            return create_group(
+                target,
+                path=wanted.path,
+                zarr_format=check_version(version),
+                attributes=attributes,
+                overwrite=overwrite,
+            )
+        except BaseException:
+            if place is not None and has_image(target, wanted.path):
+                # They could not be erased.
+                _list(target, labels_path, name, version, place, lock=lock)
+            raise
+
     with flushing(store, target):
-        created = planned.write()
-        _list(target, labels_path, name, version, lock=lock)
+        created = planned.write(claim)
+        _list(target, labels_path, name, version, place, lock=lock)
     return created
 
 
-def _list(store: Any, path: str, name: str, version: Written, *, lock: bool) -> None:
-    """Add a name to the list of labels of an image."""
+def _list(store: Any, path: str, name: str, version: Written, place: int | None, *, lock: bool) -> None:
+    """Add a name to the list of labels of an image, in some place or at the end."""
 
     def listing(found: dict[str, Any]) -> dict[str, Any]:
-        listed = parse(found).labels or ()
+        listed = list(parse(found).labels or ())
         if name in listed:
             return found
-        return {**found, **checked_attributes(OmeMetadata(version, labels=(*listed, name)), version)}
+        listed.insert(len(listed) if place is None else place, name)
+        return {**found, **checked_attributes(OmeMetadata(version, labels=tuple(listed)), version)}
 
     open_group(store, path=path, mode="r+").attrs.change(listing, lock=lock)
+
+
+def _unlist(store: Any, path: str, name: str, version: Written, *, lock: bool) -> int | None:
+    """Take a name off the list of labels of an image; return the place that it had, or None if it had none."""
+    try:
+        group = open_group(store, path=path, mode="r+")
+    except NodeNotFoundError:
+        return None
+    place: int | None = None
+
+    def shortened(found: dict[str, Any]) -> dict[str, Any]:
+        nonlocal place
+        listed = parse(found).labels or ()
+        if name not in listed:
+            return found
+        place = listed.index(name)
+        others = tuple(other for other in listed if other != name)
+        return {**found, **checked_attributes(OmeMetadata(version, labels=others), version)}
+
+    group.attrs.change(shortened, lock=lock)
+    return place
 
 
 def _fitting(image: Description, axes: Any, shape: Shape) -> Description:

@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, Any
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
-
+from ...documents.json import quote
 from ...errors import ArgumentError, MetadataError, NodeNotFoundError, NodeTypeError
 from ...hierarchy.open import open_group
+from ..image import Image
+from ..levels import LevelGrid, grid_of
 from ..metadata.documents import MEMBERS
-from ..metadata.model import Axis, Dataset, Identity, Scale, Translation
+from ..metadata.model import Axis, Identity, Scale, Translation
 from ..metadata.parse import parse
 from .arguments import Description, axes_of, check_version
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from ...hierarchy.group import Group
     from ...stores.base import ReadableStore
     from ..metadata.model import Multiscale
     from .arguments import Written
+
+#: Scales are often rounded when they are written.
+_TOLERANCE: Final = 1e-3
 
 
 def image_of(group: Group) -> tuple[Multiscale, Written]:
@@ -46,27 +52,39 @@ def image_of(group: Group) -> tuple[Multiscale, Written]:
 
 def own_attributes(store: ReadableStore, path: str) -> dict[str, Any]:
     """Return the attributes of an image that are not of OME-Zarr; none if there is no image at the path."""
+    group = _group_of_image(store, path)
+    return {} if group is None else {name: value for name, value in group.attrs.items() if name not in MEMBERS}
+
+
+def has_image(store: ReadableStore, path: str) -> bool:
+    """Return whether there is a group at a path that describes an image."""
+    return _group_of_image(store, path) is not None
+
+
+def _group_of_image(store: ReadableStore, path: str) -> Group | None:
     try:
         group = open_group(store, path=path)
     except (NodeNotFoundError, NodeTypeError, MetadataError):
-        return {}
-    if not parse(group.attrs).multiscales:
-        return {}
-    return {name: value for name, value in group.attrs.items() if name not in MEMBERS}
+        return None
+    return group if parse(group.attrs).multiscales else None
 
 
 def described_by(image: Multiscale) -> Description:
-    """Return the description of level 0 of an image.
+    """Return the description of level 0 of an image, with the transformations of the whole image.
 
     Raises
     ------
     ArgumentError
         If the image has no axes, or transformations that are not scales and translations.
+    MetadataError
+        If a transformation has not a number for each axis.
     """
     if image.axes is None:
         raise ArgumentError("the image does not name its axes; write them first")
-    spacing, origin = _place_of(image.datasets[0], len(image.axes))
-    return Description(image.axes, tuple(spacing.tolist()), tuple(origin.tolist()))
+    # Of a document that says nothing, levels are where Image says that they are.
+    nowhere = LevelGrid((1.0,) * len(image.axes), (0.0,) * len(image.axes))
+    grid = _place_of(image, 0) or nowhere
+    return Description(image.axes, grid.scale, grid.translation)
 
 
 def along(own: Description, axes: Any) -> Description:
@@ -87,35 +105,101 @@ def along(own: Description, axes: Any) -> Description:
     return Description(tuple(found), spacing, origin)
 
 
-def _place_of(dataset: Dataset, ndim: int) -> tuple[Any, Any]:
-    """Return the spacing of a level's elements and the coordinates of the first one."""
-    spacing, origin = np.ones(ndim), np.zeros(ndim)
-    for transform in dataset.transforms:
-        if isinstance(transform, Scale):
-            spacing, origin = spacing * transform.factors, origin * transform.factors
-        elif isinstance(transform, Translation):
-            origin = origin + transform.offsets
-        elif not isinstance(transform, Identity):
-            raise ArgumentError(f"levels cannot be added to an image with a transformation of type {transform.type!r}")
-    return spacing, origin
+def _place_of(image: Multiscale, level: int) -> LevelGrid | None:
+    """Return where the elements of a level are; None if the document does not say."""
+    assert image.axes is not None
+    for transform in (*image.datasets[level].transforms, *image.transforms):
+        if not isinstance(transform, Scale | Translation | Identity):
+            raise ArgumentError(
+                f"levels cannot be added to an image with a transformation of type {quote(transform.type)}"
+            )
+    return grid_of(image, level, len(image.axes), image.name or "the image")
 
 
-def factors_of(image: Multiscale, axes: Sequence[str | Axis] | None = None) -> list[dict[str, int]]:
+def lengths_in(group: Group) -> Callable[[int], Sequence[int]]:
+    """Return the function that returns the shape of a level of the image of a group; a request for each.
+
+    Raises
+    ------
+    NodeNotFoundError, NodeTypeError, MetadataError
+        By the function, as for :meth:`gzarr.ome.Image.level`.
+    """
+    image = Image(group, parse(group.attrs, zarr_format=group.zarr_format))
+    return lambda level: image.level(level).shape
+
+
+def factors_of(
+    image: Multiscale,
+    axes: Sequence[str | Axis] | None = None,
+    *,
+    lengths: Callable[[int], Sequence[int]] | None = None,
+) -> list[dict[str, int]]:
     """Return the factors between the levels of an image, for each level but level 0, along axes with some names.
+
+    Parameters
+    ----------
+    image
+        The image.
+    axes
+        The axes; None for those of the image.
+    lengths
+        Function that returns the shape of a level. It is asked where scales say no whole factor: many programs write
+        the ratio of the lengths, also where they have left out the last cell of an odd length.
 
     Raises
     ------
     ArgumentError
-        As for :func:`described_by`, and if a level's spacing is no multiple of that of the level before.
+        As for :func:`described_by`, and if a level has no whole factor from the level before.
+    MetadataError
+        As for :func:`described_by`.
     """
     assert image.axes is not None
     wanted = {axis.name if isinstance(axis, Axis) else axis for axis in (image.axes if axes is None else axes)}
     names = [axis.name for axis in image.axes]
-    spacings = [_place_of(dataset, len(names))[0] for dataset in image.datasets]
+    # What holds for all levels alike changes no factor.
+    own = replace(image, transforms=())
+    grids = [_place_of(own, level) for level in range(len(image.datasets))]
     found = []
-    for before, spacing in itertools.pairwise(spacings):
-        factors = np.rint(spacing / before).astype(int).tolist()
-        if not np.allclose(spacing, before * factors, rtol=1e-3):
-            raise ArgumentError(f"levels whose spacing grows from {before.tolist()} to {spacing.tolist()}")
-        found.append({name: max(f, 1) for name, f in zip(names, factors, strict=True) if name in wanted})
+    for level, (before, grid) in enumerate(itertools.pairwise(grids), 1):
+        ratios: list[float | None] = [None] * len(names)
+        if before is not None and grid is not None:
+            ratios = [new / old for old, new in zip(before.scale, grid.scale, strict=True)]
+        factors = [_whole(ratio) for ratio in ratios]
+        if None in factors and lengths is not None:
+            pairs = zip(lengths(level - 1), lengths(level), strict=True)
+            factors = [
+                factor or _of_lengths(*pair, ratio) for factor, pair, ratio in zip(factors, pairs, ratios, strict=True)
+            ]
+        for name, factor, ratio in zip(names, factors, ratios, strict=True):
+            if factor is None:
+                grown = "" if ratio is None else f": the distance of its elements is {ratio:.6g} times as large"
+                raise ArgumentError(
+                    f"level {level} of the image has no whole factor along {quote(name)} from level {level - 1}"
+                    f"{grown}; make the levels anew with gzarr.ome.pyramid(…, overwrite=True)"
+                )
+        known = zip(names, factors, strict=True)
+        found.append({name: factor for name, factor in known if factor is not None and name in wanted})
     return found
+
+
+def _whole(ratio: float | None) -> int | None:
+    """Return the whole number that a ratio is, but for rounding; None if it is none."""
+    if ratio is None or not math.isfinite(ratio):
+        return None
+    factor = round(ratio)
+    return factor if factor > 0 and math.isclose(ratio, factor, rel_tol=_TOLERANCE) else None
+
+
+def _of_lengths(before: int, length: int, ratio: float | None) -> int | None:
+    """Return the number of elements that became one; None if lengths do not say, or ``ratio`` is not theirs.
+
+    The last cell of a length that is no multiple of it was left out, or made of what was there.
+    """
+    if not 0 < length <= before:
+        return 1 if length == before else None
+    if ratio is not None and not math.isclose(ratio, before / length, rel_tol=_TOLERANCE):
+        return None
+    down, up = before // length, -(-before // length)
+    if before // down == length:
+        return down
+    return up if -(-before // up) == length else None

@@ -10,6 +10,7 @@ import numpy as np
 from ...arrays.array import Array
 from ...arrays.view import ArrayView
 from ...codecs.choice import AUTO
+from ...dtypes.masks import refuse_masked
 from ...engines.cuda.devices import current
 from ...errors import ArgumentError
 from ...hierarchy.create import create_group
@@ -93,7 +94,8 @@ class NewImage:
         self._wanted = wanted
         zarr_format = check_version(wanted.version)
         self._source, shape, self._dtype = elements_of(data, wanted.shape, wanted.dtype)
-        if self._source is None and (wanted.levels != AUTO or wanted.factors is not None):
+        is_auto = isinstance(wanted.levels, str) and wanted.levels == AUTO
+        if self._source is None and not (is_auto and wanted.factors is None):
             raise ArgumentError(
                 "without data, only level 0 is made; pass levels= and factors= to gzarr.ome.pyramid later"
             )
@@ -188,6 +190,8 @@ def elements_of(data: Any, shape: Any, dtype: Any) -> tuple[Any, Shape, np.dtype
         return None, check_shape(shape), np.dtype(dtype).newbyteorder("=")
     if shape is not None or dtype is not None:
         raise ArgumentError("shape= and dtype= are for images without data; these have their own")
+    # An array of Zarr has no mask, and levels would be made of what lies under it.
+    refuse_masked(data, "data")
     if not all(hasattr(data, name) for name in ("shape", "dtype", "__getitem__")):
         try:
             data = np.asarray(data)

@@ -8,8 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+
 from ...documents.json import quote
 from ...errors import ArgumentError
+from ...hierarchy.auto_chunks import as_integer
 from .downsample import MOST_ELEMENTS, cells_of
 
 if TYPE_CHECKING:
@@ -74,22 +77,23 @@ def plan_levels(
     ArgumentError
         If ``levels`` or ``factors`` is none of these.
     """
+    if isinstance(factors, np.ndarray):
+        factors = factors.tolist()
     each = _given(factors, axes, space)
+    count = _count(levels)
     if isinstance(factors, list | tuple):
-        if levels not in ("auto", len(factors) + 1):
-            raise ArgumentError(f"levels={levels!r}, but factors= has {len(factors)} entries, one for each but level 0")
-        levels = len(factors) + 1
-    if levels != "auto" and (isinstance(levels, bool) or not isinstance(levels, int) or not 0 < levels <= MOST_LEVELS):
-        raise ArgumentError(f"levels must be 'auto' or a number from 1 to {MOST_LEVELS}, not {quote(levels)}")
+        if count not in (None, len(factors) + 1):
+            raise ArgumentError(f"levels={count}, but factors= has {len(factors)} entries, one for each but level 0")
+        count = len(factors) + 1
     enough = math.prod(n for n, is_space in zip(chunk_shape, space, strict=True) if is_space)
     found: list[LevelShape] = []
     scale: Shape = (1,) * len(shape)
     for i in itertools.count():
-        if levels == "auto":
+        if count is None:
             elements = math.prod(n for n, is_space in zip(shape, space, strict=True) if is_space)
             if elements <= enough or not elements:
                 return found
-        elif i == levels - 1:
+        elif i == count - 1:
             return found
         if each is None:
             own = _halved(shape, space, [s * k for s, k in zip(spacing, scale, strict=True)])
@@ -102,6 +106,16 @@ def plan_levels(
         scale = tuple(a * b for a, b in zip(scale, own, strict=True))
         found.append(LevelShape(shape, own, scale))
     raise AssertionError
+
+
+def _count(levels: Any) -> int | None:
+    """Return the number of levels; None for as many as it takes."""
+    if isinstance(levels, str) and levels == "auto":
+        return None
+    count = as_integer(levels)
+    if count is None or not 0 < count <= MOST_LEVELS:
+        raise ArgumentError(f"levels must be 'auto' or a number from 1 to {MOST_LEVELS}, not {quote(levels)}")
+    return count
 
 
 def _halved(shape: Shape, space: Sequence[bool], spacing: Sequence[float]) -> Shape:
@@ -128,12 +142,15 @@ def _one(entry: Any, axes: Sequence[str], space: Sequence[bool]) -> Shape:
         wanted = [entry.get(name, 1) for name in axes]
     else:
         wanted = [entry if is_space else 1 for is_space in space]
-    for factor, is_space, name in zip(wanted, space, axes, strict=True):
-        if isinstance(factor, bool) or not hasattr(factor, "__index__") or factor.__index__() < 1:
+    found: list[int] = []
+    for given, is_space, name in zip(wanted, space, axes, strict=True):
+        factor = as_integer(given)
+        if factor is None or factor < 1:
             raise ArgumentError(f"factors must be positive integers, or map names of axes to them, not {quote(entry)}")
         if factor != 1 and not is_space:
             raise ArgumentError(f"factors: only axes of space are reduced, and {name!r} is none")
-    result = tuple(factor.__index__() for factor in wanted)
+        found.append(factor)
+    result = tuple(found)
     if math.prod(result) > MOST_ELEMENTS:
         raise ArgumentError(f"factors {quote(entry)}: at most {MOST_ELEMENTS:,} elements become one")
     return result

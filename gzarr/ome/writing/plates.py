@@ -19,12 +19,14 @@ from ..metadata.parse import parse
 from ..nodes import NEW_PLATE, parsed
 from ..plate import Plate
 from .arguments import check_version, checked_attributes
+from .existing import has_image
 from .new_image import ImageArguments, NewImage
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from ...hierarchy.group import Group
+    from ...stores.base import Store
     from ...stores.resolve import StoreLike
     from ..image import Image
     from .arguments import Written
@@ -82,13 +84,11 @@ def create_plate(  # noqa: PLR0913
     # Only a well is missing.
     some = replace(plate, wells=(WellEntry(f"{plate.rows[0]}/{plate.columns[0]}", 0, 0),))
     checked_attributes(OmeMetadata(version, plate=some), version)
-    waiting = to_attributes(OmeMetadata("0.5", plate=plate))["ome"]["plate"]
-    del waiting["wells"]
     group = create_group(
         store,
         path=path,
         zarr_format=zarr_format,
-        attributes={NEW_PLATE: waiting},
+        attributes=_waiting(plate),
         overwrite=overwrite,
         storage_options=storage_options,
     )
@@ -110,8 +110,8 @@ def create_field(  # noqa: PLR0913
 ) -> Image:
     """Create a field of view of a plate: an image in one of its wells, with all of its levels.
 
-    The well and the plate list it when it is complete. Threads may add fields to one plate at a time; processes, too,
-    if all of them pass ``lock=True``, or if the plate is in an object store.
+    The well and the plate list it when it is complete, also if it replaces another one. Threads may add fields to one
+    plate at a time; processes, too, if all of them pass ``lock=True``, or if the plate is in an object store.
 
     Parameters
     ----------
@@ -167,6 +167,8 @@ def create_field(  # noqa: PLR0913
     if chosen is not None and not _NAME.fullmatch(chosen):
         raise ArgumentError(f"names of fields have letters and digits only, not {quote(chosen)}")
     zarr_format = check_version(version)
+    entry = WellEntry(well, plate.rows.index(row), plate.columns.index(str(column)))
+    lists = _Lists(group, target, entry, version, lock=lock)
 
     def claim(attributes: Mapping[str, Any]) -> Group:
         """Create the group of the image: of a number that is free, others may have begun images."""
@@ -186,35 +188,120 @@ def create_field(  # noqa: PLR0913
                     raise
                 taken.add(name)
 
+    def claim_again(attributes: Mapping[str, Any]) -> Group:
+        """Create the group of an image that may be there, and is not listed until it is complete."""
+        assert chosen is not None
+        old = lists.remove(chosen)
+        try:
+            return claim(attributes)
+        except BaseException:
+            if old is not None and has_image(target, join_path(well_path, chosen)):
+                # It could not be erased.
+                lists.add(old)
+            raise
+
     overwrite = bool(arguments.get("overwrite", False)) and chosen is not None
     place = {"path": join_path(well_path, chosen or "0"), "version": version, "overwrite": overwrite}
     planned = NewImage(target, data, ImageArguments(**{**arguments, **place}))
     with flushing(store, target):
-        image = planned.write(claim)
-        entry = FieldEntry(image.group.basename, acquisition)
+        image = planned.write(claim_again if overwrite else claim)
+        lists.add(FieldEntry(image.group.basename, acquisition))
+    return image
+
+
+class _Lists:
+    """The list of a well's fields, and that of a plate's wells: a field is in them while it is complete."""
+
+    def __init__(self, plate: Group, store: Store, well: WellEntry, version: Written, *, lock: bool) -> None:
+        self._plate, self._store, self._well = plate, store, well
+        self._version: Written = version
+        self._lock = lock
+        # Places of a field and of its well that were removed.
+        self._field_place: int | None = None
+        self._well_place: int | None = None
+
+    def add(self, field: FieldEntry) -> None:
+        """Add a field and its well, in the places that they had, or at the end."""
+        version, well = self._version, self._well
         count = 0
 
         def with_field(found: dict[str, Any]) -> dict[str, Any]:
             nonlocal count
-            listed = (*(f for f in _listed(parse(found)) if f.path != entry.path), entry)
+            listed = [f for f in _listed(parse(found)) if f.path != field.path]
+            listed.insert(len(listed) if self._field_place is None else self._field_place, field)
             count = len(listed)
-            return {**found, **checked_attributes(OmeMetadata(version, well=WellMetadata(listed)), version)}
+            return {**found, **checked_attributes(OmeMetadata(version, well=WellMetadata(tuple(listed))), version)}
 
         def with_well(found: dict[str, Any]) -> dict[str, Any]:
-            metadata = parsed(found, zarr_format)
-            plate = metadata.plate
-            if plate is None:
-                raise NodeTypeError(f"{group.name} in {group.store!r} is not an OME-Zarr plate any longer")
-            if well not in [one.path for one in plate.wells]:
-                own = WellEntry(well, plate.rows.index(row), plate.columns.index(str(column)))
-                plate = replace(plate, wells=(*plate.wells, own))
-            plate = replace(plate, field_count=max(plate.field_count or 0, count))
+            metadata, plate = self._metadata(found)
+            wells = list(plate.wells)
+            if well.path not in [one.path for one in wells]:
+                wells.insert(len(wells) if self._well_place is None else self._well_place, well)
+            plate = replace(plate, wells=tuple(wells), field_count=max(plate.field_count or 0, count))
             others = {name: value for name, value in found.items() if name != NEW_PLATE}
             return {**others, **checked_attributes(replace(metadata, plate=plate), version)}
 
-        open_group(target, path=well_path, mode="r+").attrs.change(with_field, lock=lock)
-        group.attrs.change(with_well, lock=lock)
-    return image
+        path = join_path(self._plate.path, well.path)
+        open_group(self._store, path=path, mode="r+").attrs.change(with_field, lock=self._lock)
+        self._plate.attrs.change(with_well, lock=self._lock)
+
+    def remove(self, path: str) -> FieldEntry | None:
+        """Remove a field, and its well if that has no other one; return the field, or None if it is not listed."""
+        version, well = self._version, self._well
+        removed: FieldEntry | None = None
+        if path not in [field.path for field in _fields(self._plate, well.path)]:
+            return None
+
+        def without_field(found: dict[str, Any]) -> dict[str, Any]:
+            nonlocal removed
+            listed = list(_listed(parse(found)))
+            places = [i for i, field in enumerate(listed) if field.path == path]
+            if not places:
+                return found
+            self._field_place, removed = places[0], listed[places[0]]
+            others = tuple(field for field in listed if field.path != path)
+            # By the specification, a well has at least one field, and a plate one well.
+            if not others:
+                return _without(found, "well", version)
+            return {**found, **checked_attributes(OmeMetadata(version, well=WellMetadata(others)), version)}
+
+        def without_well(found: dict[str, Any]) -> dict[str, Any]:
+            metadata, plate = self._metadata(found)
+            paths = [one.path for one in plate.wells]
+            if well.path not in paths or _fields(self._plate, well.path):
+                return found
+            self._well_place = paths.index(well.path)
+            plate = replace(plate, wells=tuple(one for one in plate.wells if one.path != well.path))
+            if plate.wells:
+                return {**found, **checked_attributes(replace(metadata, plate=plate), version)}
+            return {**_without(found, "plate", version), **_waiting(plate)}
+
+        well_path = join_path(self._plate.path, well.path)
+        open_group(self._store, path=well_path, mode="r+").attrs.change(without_field, lock=self._lock)
+        self._plate.attrs.change(without_well, lock=self._lock)
+        return removed
+
+    def _metadata(self, found: Mapping[str, Any]) -> tuple[OmeMetadata, PlateMetadata]:
+        metadata = parsed(found, check_version(self._version))
+        if metadata.plate is None:
+            raise NodeTypeError(f"{self._plate.name} in {self._plate.store!r} is not an OME-Zarr plate any longer")
+        return metadata, metadata.plate
+
+
+def _waiting(plate: PlateMetadata) -> dict[str, Any]:
+    """Return the attributes of a plate that has no wells yet."""
+    document = to_attributes(OmeMetadata("0.5", plate=plate))["ome"]["plate"]
+    del document["wells"]
+    return {NEW_PLATE: document}
+
+
+def _without(found: Mapping[str, Any], part: str, version: Written) -> dict[str, Any]:
+    """Return attributes without a part of the OME metadata; what is left of a version only is left out, too."""
+    if version == "0.4":
+        return {name: value for name, value in found.items() if name != part}
+    rest = {name: value for name, value in found["ome"].items() if name != part}
+    others = {name: value for name, value in found.items() if name != "ome"}
+    return others if set(rest) <= {"version"} else {**others, "ome": rest}
 
 
 def _check_acquisition(acquisition: Any, plate: PlateMetadata, version: Written) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ...arrays.array import Array
@@ -25,7 +26,7 @@ from ..metadata.parse import parse
 from .arguments import checked_attributes, describe
 from .building import DEFAULT_BUDGET_BYTES
 from .downsample import check_method
-from .existing import described_by, factors_of, image_of
+from .existing import described_by, factors_of, image_of, lengths_in
 from .new_levels import LevelLayout, LevelWork, dataset, new_level, samples
 from .plan import plan_levels
 
@@ -60,7 +61,8 @@ def pyramid(  # noqa: PLR0913
     """Add levels to an image, or make an image of an array in a group.
 
     Level 0 is read once and stays as it is; the new levels have its codecs, and its chunks and shards, cut to their
-    size. While the levels are made, the metadata of the group name level 0 only.
+    size. While the levels are made, the metadata of the group name level 0 only. Labels of the image stay as they are:
+    if it gets another number of levels, make those of the labels anew as well, since the specification wants as many.
 
     Parameters
     ----------
@@ -176,12 +178,14 @@ class Pyramid:
             node = _in_its_group(node)
             self.group, self._first = _group_of(node), node
             self._document, description = _new_document(node, self.group, described)
-            is_label = False
+            spacing, is_label = description.spacing, False
         else:
             if any(value is not None for value in described):
                 raise ArgumentError("axes=, scale= and units= are for arrays; an image has its own")
             self.group = node
-            self._document, description, is_label = _old_document(node)
+            image, self._document, is_label = _old_document(node)
+            # Transformations of the whole image stay, and hold for the new levels, too.
+            description, spacing = described_by(replace(image, transforms=())), described_by(image).spacing
             name = self._document["datasets"][0]["path"]
             self._first = open_array(node.store, path=join_path(node.path, name), mode="r+", device=device)
             if len(self._document["datasets"]) > 1 and not overwrite:
@@ -199,9 +203,9 @@ class Pyramid:
         self._overwrite = overwrite
         levels, wanted = downsampling.levels, downsampling.factors
         if is_label and wanted is None and levels == AUTO:
-            wanted = _factors_of_labelled(self.group)
+            wanted = _factors_of_labelled(self.group, description.names)
         self.levels: list[LevelShape] = plan_levels(
-            first.shape, description.names, description.space, description.spacing, first.chunks, levels, wanted
+            first.shape, description.names, description.space, spacing, first.chunks, levels, wanted
         )
 
     def run(self, *, progress: bool = True) -> None:
@@ -345,22 +349,23 @@ def _new_document(array: Array, group: Group, described: DescribedAxes) -> tuple
     return dict((attributes if version == "0.4" else attributes["ome"])["multiscales"][0]), description
 
 
-def _old_document(group: Group) -> tuple[dict[str, Any], Description, bool]:
-    """Return the description of an image as it is in its group, what it says, and whether it is one of labels."""
+def _old_document(group: Group) -> tuple[Multiscale, dict[str, Any], bool]:
+    """Return an image, its description as it is in its group, and whether it is one of labels."""
     image, version = image_of(group)
     if version != _version(group):
         raise ArgumentError(f"{group.name}: an image of version {version} in Zarr format {group.zarr_format!r}")
     part: Any = group.attrs if version == "0.4" else group.attrs["ome"]
-    return dict(part["multiscales"][0]), described_by(image), "image-label" in part
+    return image, dict(part["multiscales"][0]), "image-label" in part
 
 
-def _factors_of_labelled(labels: Group) -> list[dict[str, int]] | None:
-    """Return the factors of the levels of the image that was labelled; None if there is none that is described."""
+def _factors_of_labelled(labels: Group, axes: list[str]) -> list[dict[str, int]] | None:
+    """Return the factors of the levels of the image that was labelled, along the axes of labels; None if unknown."""
     parts = labels.path.split("/")
     if len(parts) < 2 or parts[-2] != "labels":
         return None
     try:
-        return factors_of(image_of(open_group(labels.store, path="/".join(parts[:-2])))[0])
+        group = open_group(labels.store, path="/".join(parts[:-2]))
+        return factors_of(image_of(group)[0], axes, lengths=lengths_in(group))
     except (ArgumentError, MetadataError, NodeNotFoundError, NodeTypeError):
         return None
 
