@@ -17,6 +17,7 @@ from .read import Reader
 from .read_options import check_missing, check_verify
 from .view import ViewIndexer
 from .write import Writer
+from .write_options import WriteOptions
 from .writing import WritableArray
 
 if TYPE_CHECKING:
@@ -167,7 +168,15 @@ class Array(WritableArray):
         self._check_writable()
         resize.resize(self, shape, erase=erase, lock=lock)
 
-    def append(self, value: Any, axis: int = 0, *, lock: bool = False, fill_masked: bool = False) -> tuple[int, ...]:
+    def append(
+        self,
+        value: Any,
+        axis: int = 0,
+        *,
+        lock: bool = False,
+        fill_masked: bool = False,
+        budget_bytes: int | None = None,
+    ) -> tuple[int, ...]:
         """Append ``value`` along an axis.
 
         The elements are written before the shape, so readers never see an array without some of its elements, and a
@@ -183,7 +192,7 @@ class Array(WritableArray):
         lock
             Whether to exclude other processes that also pass ``lock=True``, by a file lock beside the data. Without
             it, only one process at a time may append.
-        fill_masked
+        fill_masked, budget_bytes
             As for :meth:`write`.
 
         Returns
@@ -192,13 +201,14 @@ class Array(WritableArray):
 
         Raises
         ------
-        ReadOnlyError, ArgumentError, ChunkWriteError, ChunkReadError, ChunkDecodeError
+        ReadOnlyError, ArgumentError, DeviceError, MemoryError, ChunkWriteError, ChunkReadError, ChunkDecodeError
             As for :meth:`write`; the shape is unchanged.
         NodeNotFoundError, StoreError
             As for :meth:`resize`.
         """
         self._check_writable()
-        return resize.append(self, value, axis, lock=lock, fill_masked=fill_masked)
+        options = WriteOptions(lock=lock, fill_masked=fill_masked, budget_bytes=budget_bytes)
+        return resize.append(self, value, axis, options)
 
 
 def _device_for(device: str, dtype: np.dtype[Any]) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from .write_options import WriteOptions
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -36,14 +38,23 @@ class Indexer:
         self.write(selection, value)
 
     def write(
-        self, selection: Any, value: Any, *, lock: bool = False, aligned: bool = False, stream: Any = None
+        self,
+        selection: Any,
+        value: Any,
+        *,
+        lock: bool = False,
+        aligned: bool = False,
+        stream: Any = None,
+        fill_masked: bool = False,
+        budget_bytes: int | None = None,
     ) -> None:
         """Write to a selection, with the parameters of :meth:`Array.write`."""
         array: Any = self._array
         array._check_writable()
         rest, field = self._array._split_field(selection)
         parsed = self._parse(rest, self._array.shape)
-        array._write([parsed], [value], field, lock=lock, aligned=aligned, stream=stream)
+        options = WriteOptions(lock, aligned, stream, fill_masked, budget_bytes)
+        array._write([parsed], [value], field, options)
 
     def read(
         self,

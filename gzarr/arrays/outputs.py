@@ -100,12 +100,15 @@ def output(memory: Results, out: Any, shape: tuple[int, ...], dtype: np.dtype[An
     DeviceError
         If the device cannot hold elements of this dtype.
     SelectionError
-        If there is not enough memory for the result.
+        If the result cannot be allocated in host memory, or is larger than any device's.
+    MemoryError
+        If there is not enough memory for it on the device: that may change, and the selection is right.
     ArgumentError
         If ``GZARR_RECYCLE_BYTES`` is set and is not a whole number.
     """
     if memory is not HOST and not is_in_cupy(dtype):
-        more = ", or read one field of it" if dtype.names else ""
+        readable = [repr(name) for name in dtype.names or () if is_in_cupy(dtype[name])]
+        more = f", or read one field of it: {', '.join(readable)}" if readable else ""
         raise DeviceError(
             f"/{path}: CuPy has no dtype {dtype}, so its elements cannot be on a GPU; open the array with "
             f'device="cpu"{more}'
@@ -119,10 +122,13 @@ def output(memory: Results, out: Any, shape: tuple[int, ...], dtype: np.dtype[An
         # A wrong setting, not a lack of memory.
         raise
     except (MemoryError, ValueError) as error:
-        nbytes = math.prod(shape) * dtype.itemsize
-        raise SelectionError(
-            f"a result of shape {shape}, {dtype}, takes {nbytes} bytes, more than can be allocated; read it in parts"
-        ) from error
+        wanted = f"a result of shape {shape}, {dtype}, takes {math.prod(shape) * dtype.itemsize} bytes"
+        if isinstance(error, MemoryError) and isinstance(memory, DeviceResults):
+            raise MemoryError(
+                f"{wanted}, more than {memory.device.name} has free ({error}); free some, for example by "
+                "gzarr.release_memory(), or read it in parts"
+            ) from error
+        raise SelectionError(f"{wanted}, more than can be allocated; read it in parts") from error
 
 
 def _check(memory: Results, out: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:

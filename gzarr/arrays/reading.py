@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from ..dtypes.properties import is_in_cupy
 from ..engines.cuda.devices import get_device, warn_of_loss
 from ..engines.stack import Stack
-from ..errors import ArgumentError, GzarrError, OutputError, SelectionError
+from ..errors import ArgumentError, DeviceError, GzarrError, OutputError, SelectionError
 from ..plan.selection import parse_basic, parse_many
 from ..plan.windows import parse_rows, parse_windows
 from .array_properties import ArrayProperties
@@ -118,7 +119,7 @@ class ReadableArray(ArrayProperties):
             stream has run the work enqueued by the call. Ignored on the CPU.
         budget_bytes
             Limit in bytes of the device and page-locked host memory that the read holds besides its result. None for
-            1 GiB or a quarter of the device's free memory, whichever is smaller; free memory is queried only if more
+            8 GiB or a quarter of the device's free memory, whichever is smaller; free memory is queried only if more
             than 64 MiB are needed. On the CPU, limit of the encoded bytes in memory while reading from a remote store;
             None for 256 MiB; ignored for other stores.
         decode
@@ -452,6 +453,12 @@ class ReadableArray(ArrayProperties):
         if field is not None:
             fields = dtype.fields
             assert fields is not None
+            if options.memory is not HOST and not is_in_cupy(fields[field][0]):
+                # For an array in each element, whole elements are read; of a record in each, no field alone can be.
+                raise DeviceError(
+                    f"{self.name}: elements of the field {field!r}, {fields[field][0]}, cannot be read to a GPU; open "
+                    'the array with device="cpu"'
+                )
             if fields[field][0].subdtype is None:
                 dtype = fields[field][0]
             else:

@@ -23,6 +23,7 @@ from ..stores import locks
 from ..stores.base import ByteRange, PresenceStore, is_listable
 from .elements import as_data
 from .present import grid_is_of_plugin, same_array
+from .read_options import check_budget
 from .stored_chunks import stored_chunks
 from .write import Writer
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from ..stores.base import Store
+    from .write_options import WriteOptions
     from .writing import WritableArray
 
 Chunks: TypeAlias = "Iterator[tuple[str, tuple[int, ...]]]"
@@ -82,7 +84,7 @@ def resize(array: WritableArray, shape: int | Sequence[int], *, erase: bool, loc
         array._keeps_outside = not erase and (shrunk or array._keeps_outside)
 
 
-def append(array: WritableArray, value: Any, axis: int, *, lock: bool, fill_masked: bool = False) -> tuple[int, ...]:
+def append(array: WritableArray, value: Any, axis: int, options: WriteOptions) -> tuple[int, ...]:
     """Write elements beyond the end of an array, then extend its shape; see :meth:`gzarr.Array.append`.
 
     In an object store, three round trips follow each other: documents are looked at, chunks are written, and the
@@ -99,8 +101,11 @@ def append(array: WritableArray, value: Any, axis: int, *, lock: bool, fill_mask
     Where the store takes no chunks outside the shape (:func:`gzarr.nodes.change.documents_first`), the document is
     replaced before them, and put back if they cannot be written.
     """
+    # Before a document is changed, in stores where that comes first.
+    check_budget(options.budget_bytes)
+    lock = options.lock
     store: Store = array.store  # type: ignore[assignment]
-    value = as_data(value, array.dtype, array.name, array.ndim, fill_masked=fill_masked)
+    value = as_data(value, array.dtype, array.name, array.ndim, fill_masked=options.fill_masked)
     with _turn(array, lock=lock):
         # Others may have appended since this array was opened.
         documents = Documents(store)
@@ -127,7 +132,7 @@ def append(array: WritableArray, value: Any, axis: int, *, lock: bool, fill_mask
         if 0 not in value.shape:
             selection = parse_basic(tuple(region), shape)
             try:
-                array._write([selection], [value], None, lock=lock, fill_masked=fill_masked, metadata=grown)
+                array._write([selection], [value], None, options, metadata=grown)
             except BaseException:
                 # Elements written beyond the end are not visible, but would be once the array grows.
                 with contextlib.suppress(GzarrError):

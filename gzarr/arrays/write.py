@@ -133,6 +133,7 @@ class Writer:
         aligned: bool = False,
         lock: bool = False,
         memory: DeviceResults | None = None,
+        budget_bytes: int | None = None,
     ) -> None:
         """Write each value to its selection; where selections overlap, the last one wins.
 
@@ -150,6 +151,8 @@ class Writer:
             Whether to exclude writers in other processes, by file locks.
         memory
             Device of the values, and the stream on which they can be read; None for host memory.
+        budget_bytes
+            Most bytes of device and page-locked memory to encode them in; None for the default.
 
         Raises
         ------
@@ -173,7 +176,7 @@ class Writer:
             for request, _ in requests:
                 self._check_aligned(request)
         for request, chain in requests:
-            self._run(request, chain, memory, lock=lock)
+            self._run(request, chain, memory, budget_bytes, lock=lock)
 
     def _write_quickly(self, selection: Selection, value: npt.NDArray[Any]) -> bool:
         """Try to write a box of few whole chunks by the fast path; return whether it was written."""
@@ -289,7 +292,15 @@ class Writer:
                 f"regions have to begin and end at multiples of {self.metadata.chunk_shape}, or at the array's end"
             )
 
-    def _run(self, request: WriteRequest, chain: _Chain, memory: DeviceResults | None, *, lock: bool) -> None:
+    def _run(
+        self,
+        request: WriteRequest,
+        chain: _Chain,
+        memory: DeviceResults | None,
+        budget_bytes: int | None,
+        *,
+        lock: bool,
+    ) -> None:
         with contextlib.ExitStack() as stack:
             if lock:
                 stack.enter_context(locks.between_processes(self._store, request.keys.all(), self._prefix))
@@ -299,7 +310,7 @@ class Writer:
             # Device code is loaded only if there is a device.
             from ..engines.cuda import write_engine
 
-            rows = write_engine.write(memory.device, request, memory.stream)
+            rows = write_engine.write(memory.device, request, memory.stream, budget_bytes)
             for part in write_engine.on_host(memory.device, request, rows, memory.stream):
                 _write(part, chain)
 

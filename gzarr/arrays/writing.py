@@ -15,6 +15,8 @@ from .exporting import ExportedArray
 from .objects import object_type_of
 from .outputs import DeviceResults
 from .read import Reader
+from .read_options import check_budget
+from .write_options import NO_WRITE_OPTIONS, WriteOptions
 from .zarr_selections import Fields, one_field, parse_coordinates, parse_mask
 
 if TYPE_CHECKING:
@@ -42,7 +44,9 @@ class WritableArray(ExportedArray):
 
     def __setitem__(self, selection: Any, value: Any) -> None:
         """Write to a selection; see :meth:`write`."""
-        self.write(selection, value)
+        self._check_writable()
+        rest, field = self._split_field(selection)
+        self._write([parse_basic(rest, self.shape)], [value], field)
 
     def write(
         self,
@@ -53,6 +57,7 @@ class WritableArray(ExportedArray):
         aligned: bool = False,
         stream: Any = None,
         fill_masked: bool = False,
+        budget_bytes: int | None = None,
     ) -> None:
         """Write to a selection, as NumPy's ``a[selection] = value`` does.
 
@@ -81,6 +86,11 @@ class WritableArray(ExportedArray):
         fill_masked
             Whether masked elements of a masked array of NumPy become the array's fill value; otherwise they are an
             error, since an array has no place for a mask.
+        budget_bytes
+            Limit in bytes of the device and page-locked host memory in which values on the array's device are encoded,
+            besides the values (and a copy of those of another dtype). None for 8 GiB or a quarter of the device's free
+            memory, whichever is smaller; free memory is queried only if more than 64 MiB are needed. Chunks that do not
+            fit are encoded on the CPU. Ignored for values in host memory.
 
         Raises
         ------
@@ -88,25 +98,22 @@ class WritableArray(ExportedArray):
             If the array is read-only; nothing was touched.
         ArgumentError
             If the value does not broadcast, if the array's dtype cannot hold one of its elements (a fraction, a number
-            out of range, a string that is too long), if an element is masked, or if ``aligned`` is set and a chunk
-            (shard) would be changed in part; nothing was written.
+            out of range, a string that is too long), if an element is masked, if ``aligned`` is set and a chunk
+            (shard) would be changed in part, or if ``budget_bytes`` is not a positive integer; nothing was written.
         SelectionError
             If the selection is invalid for the array.
+        DeviceError
+            If the device fails, or was lost to this process.
+        MemoryError
+            If the device runs out of memory.
         ChunkWriteError, ChunkReadError, ChunkDecodeError
             If a chunk cannot be written, or a partially changed one cannot be read. The error names the chunk and
             tells how many chunks were written.
         """
         self._check_writable()
         rest, field = self._split_field(selection)
-        self._write(
-            [parse_basic(rest, self.shape)],
-            [value],
-            field,
-            lock=lock,
-            aligned=aligned,
-            stream=stream,
-            fill_masked=fill_masked,
-        )
+        options = WriteOptions(lock, aligned, stream, fill_masked, budget_bytes)
+        self._write([parse_basic(rest, self.shape)], [value], field, options)
 
     def write_many(
         self,
@@ -117,6 +124,7 @@ class WritableArray(ExportedArray):
         aligned: bool = False,
         stream: Any = None,
         fill_masked: bool = False,
+        budget_bytes: int | None = None,
     ) -> None:
         """Write many boxes in one plan: a chunk (shard) that several of them touch is written once.
 
@@ -127,7 +135,7 @@ class WritableArray(ExportedArray):
             the last one wins.
         values
             One value for each selection, or an array with one more dimension.
-        lock, aligned, stream, fill_masked
+        lock, aligned, stream, fill_masked, budget_bytes
             As for :meth:`write`; so are the errors.
         """
         self._check_writable()
@@ -141,7 +149,8 @@ class WritableArray(ExportedArray):
         if number != len(parsed):
             raise ArgumentError(f"{self.name}: {len(parsed)} selections, but {number} values")
         if parsed:
-            self._write(parsed, list(values), None, lock=lock, aligned=aligned, stream=stream, fill_masked=fill_masked)
+            options = WriteOptions(lock, aligned, stream, fill_masked, budget_bytes)
+            self._write(parsed, list(values), None, options)
 
     # -- writing as in zarr-python
 
@@ -240,14 +249,15 @@ class WritableArray(ExportedArray):
         selections: Sequence[Selection],
         values: Sequence[Any],
         field: str | None,
+        options: WriteOptions = NO_WRITE_OPTIONS,
         *,
-        lock: bool = False,
-        aligned: bool = False,
-        stream: Any = None,
-        fill_masked: bool = False,
         metadata: ArrayMetadata | None = None,
     ) -> None:
         """Write to selections of the array as described by ``metadata``: its future metadata; None for the present."""
+        lock, aligned, stream, fill_masked, budget_bytes = options
+        if budget_bytes is not None:
+            # Here, since not every write comes to where it matters.
+            check_budget(budget_bytes)
         writer = self._writer if metadata is None else self._writer.with_metadata(metadata)
         metadata = writer.metadata
         dtype = metadata.dtype
@@ -269,7 +279,7 @@ class WritableArray(ExportedArray):
             values = [filled(value, dtype, fill, self.name, of) for value in values]
         shapes = [selection.result_shape for selection in selections]
         arrays, memory = all_elements(values, dtype, shapes, self.name, memory, object_type_of(metadata))
-        writer.write(selections, arrays, field, aligned=aligned, lock=lock, memory=memory)
+        writer.write(selections, arrays, field, aligned=aligned, lock=lock, memory=memory, budget_bytes=budget_bytes)
 
     def _become(self, metadata: ArrayMetadata) -> None:
         """Take over the metadata of a new shape."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
+from ..arrays.array import Array
 from ..arrays.device_choice import resolve_device
 from ..engines.cuda.devices import get_device
 from ..errors import ArgumentError
@@ -12,7 +13,7 @@ from ..tools.processes import as_executor, check_shared
 from ..windows.inputs import array_of, device_of, names_of
 from .arguments import broadcast
 from .lengths import block_lengths, names_of_axes
-from .outputs import CreatedOutput, DoneBlocks, Output, make_output, output_shapes
+from .outputs import CreatedOutput, DoneBlocks, NewOutput, Output, make_output, output_shapes
 from .plan import BlockGeometry, block_axes, check_blocks, target_bytes
 from .surroundings import Surroundings
 from .work import BlockWork, Manner, most_threads
@@ -35,8 +36,9 @@ class PlannedCall:
     ----------
     inputs
         The inputs, on the device of the blocks.
-    planned, outputs
-        The outputs, of which some are to be created, and each as an array of gzarr where it is one, or will be.
+    given, planned, outputs
+        The outputs as they were given; of which some are to be created; and each as an array of gzarr where it is one,
+        or will be, on the device of the blocks.
     geometries, shapes
         Of each output; without outputs, of one that there could be.
     blocks
@@ -48,6 +50,7 @@ class PlannedCall:
     """
 
     inputs: list[AnyArray]
+    given: list[Any]
     planned: list[Any]
     outputs: list[Any]
     geometries: list[BlockGeometry]
@@ -128,6 +131,15 @@ class PlannedCall:
     def done(self, work: BlockWork) -> DoneBlocks | None:
         """Return the blocks that are done if the call is resumed, else None."""
         return DoneBlocks(self.planned, work.grid) if self.resume else None
+
+    def answers(self, work: BlockWork) -> list[Any]:
+        """Return the outputs of work that is done, as the caller gets them: those that were given are the same."""
+        made = [
+            output.array(shape, self.inputs[0].dtype) if isinstance(output, NewOutput) else output
+            for output, shape in zip(work.outputs, self.shapes, strict=False)
+        ]
+        # Blocks may be on another device than an array that was given, which is then not the one they were written to.
+        return [own if isinstance(own, Array) else one for own, one in zip(self.given, made, strict=True)]
 
     def synchronize(self) -> None:
         """Wait for what the caller has enqueued on arrays of the device, before blocks of them are read."""
@@ -223,7 +235,17 @@ def plan_call(
     )
     blocks = block_axes(geometries, inputs, outputs, shapes, lengths, target_bytes(budget_bytes, threads))
     return PlannedCall(
-        list(inputs), planned, outputs, geometries, shapes, blocks, device, threads, budget_bytes, options.resume
+        inputs=list(inputs),
+        given=[output.target for output in wanted],
+        planned=planned,
+        outputs=outputs,
+        geometries=geometries,
+        shapes=shapes,
+        blocks=blocks,
+        device=device,
+        threads=threads,
+        budget_bytes=budget_bytes,
+        resume=options.resume,
     )
 
 

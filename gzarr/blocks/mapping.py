@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from ..errors import ArgumentError
 from ..windows.inputs import KINDS
 from .calls import DEFAULT_BUDGET_BYTES, CallOptions, plan_call
-from .outputs import NewOutput, Output
+from .outputs import Output
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -53,7 +53,8 @@ def map_blocks(  # noqa: PLR0913
     ----------
     function
         Function of a block of each array (NumPy, or CuPy on a device), with the halo. It returns an array for each
-        output: of the shape of the block, or of the shape with the halo, which is then cut off. It is called in several
+        output: of the shape of the block, or of the shape with the halo, which is then cut off. For an output in the
+        memory of a device, it is an array of that device; arrays of gzarr and stores take any. It is called in several
         threads, on a device while a stream of the thread's own is CuPy's current one. If it has a parameter
         ``block_info``, it is given a :class:`gzarr.blocks.Block` there.
     *arrays
@@ -121,8 +122,8 @@ def map_blocks(  # noqa: PLR0913
 
     Returns
     -------
-    The output or the list of outputs; with ``reduce`` the reduced value (None without blocks), in a tuple after the
-    outputs if there are any.
+    The output or the list of outputs, of which arrays that were given are the same objects, on their own devices; with
+    ``reduce`` the reduced value (None without blocks), in a tuple after the outputs if there are any.
 
     Raises
     ------
@@ -191,10 +192,7 @@ def map_blocks(  # noqa: PLR0913
     call.synchronize()
     with closing(work.values(done, executor, progress=progress)) as values:
         reduced = _reduced(values, reduce)
-    results = [
-        output.array(own.shape, call.inputs[0].dtype) if isinstance(output, NewOutput) else output
-        for output, own in zip(work.outputs, work.grid.outputs, strict=True)
-    ]
+    results = call.answers(work)
     answer = results if several else results[0] if results else None
     if reduce is None:
         return answer

@@ -340,8 +340,17 @@ class NewOutput:
         return self._array
 
 
-def write(output: Any, box: Box, result: Any, memory: BlockMemory) -> None:
+def write(output: Any, box: Box, result: Any, memory: BlockMemory, function: str, *, called: str = "out=") -> None:
     """Write a block to its box of an output.
+
+    Parameters
+    ----------
+    output, box
+        Array of gzarr or in memory, and the place there.
+    result, memory
+        The block, and the memory that its arrays are in.
+    function, called
+        What returned it, and what the output is called, in messages.
 
     Raises
     ------
@@ -354,16 +363,23 @@ def write(output: Any, box: Box, result: Any, memory: BlockMemory) -> None:
         output.write(box, result, aligned=True, stream=memory.stream)
         return
     if memory.stream is not None:
-        if not memory.is_array(result) or result.dtype != output.dtype:
+        if not memory.is_array(result):
             raise OutputError(
-                f"out= of {output.dtype} on a device cannot take {type(result).__name__} of {result.dtype}"
+                f"{called} of {output.dtype} on a device cannot take a {type(result).__module__}."
+                f"{type(result).__name__}, which {function} returned: return an array of the device, or pass an array "
+                "of gzarr or a store as out=, which take any"
             )
+        # As NumPy does below.
+        if not np.can_cast(result.dtype, output.dtype, "same_kind"):
+            raise OutputError(f"{called} of {output.dtype} cannot take results of {result.dtype}, of {function}")
         memory.copy(output[box], result)
         return
     try:
         np.copyto(output[cast("Any", (*box, ...))], result, casting="same_kind")
     except (TypeError, ValueError) as error:
-        raise OutputError(f"out= of {output.dtype} cannot take results of {result.dtype}: {error}") from error
+        raise OutputError(
+            f"{called} of {output.dtype} cannot take results of {result.dtype}, of {function}: {error}"
+        ) from error
 
 
 class DoneBlocks:

@@ -284,9 +284,13 @@ class BlockWork:
         """Write the results of a block."""
         each = zip(self._outputs, self.grid.outputs, block.boxes, results, self._dtypes, strict=True)
         for output, blocks, box, result, wanted in each:
-            check_type(result, wanted, block, name_of(self._function))
-            target = output.array(blocks.shape, result.dtype, memory) if isinstance(output, NewOutput) else output
-            write(target, box, result, memory)
+            function = name_of(self._function)
+            check_type(result, wanted, block, function)
+            if isinstance(output, NewOutput):
+                array = output.array(blocks.shape, result.dtype, memory)
+                write(array, box, result, memory, function, called="the new array")
+            else:
+                write(output, box, result, memory, function)
 
     def _take(self, outputs: list[Any], dtypes: list[np.dtype[Any] | None]) -> None:
         """Take the outputs that were made for the first block, and the data types that others must have."""

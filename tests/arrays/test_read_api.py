@@ -534,3 +534,56 @@ def test_indexes_of_shards_are_kept(tmp_path: Path) -> None:
     same(array[...], data)
     same(array[3], data[3])
     assert len(asked) == 4
+
+
+# -- what a device cannot hold
+
+
+def test_no_room_for_a_result(device: TestedDevice) -> None:
+    """A device's memory may be free later: that is no fault of the selection."""
+    if not device.is_cuda:
+        # The CPU's memory is not shared with anybody's model.
+        array = gzarr.create_array({}, shape=(1 << 61,), dtype="u1", chunks=(1 << 20,), device="cpu")
+        with pytest.raises(gzarr.SelectionError, match="more than can be allocated; read it in parts"):
+            array[...]
+        return
+    import cupy
+
+    array = gzarr.create_array({}, shape=(8 << 20,), dtype="u1", chunks=(1 << 20,), device=device.name)
+    pool = cupy.get_default_memory_pool()
+    pool.free_all_blocks()
+    pool.set_limit(size=pool.used_bytes() + (4 << 20))
+    reads: list[Callable[[], Any]] = [
+        lambda: array[...],
+        lambda: array.read(...),
+        lambda: array.read(dtype="u2"),
+        lambda: array.read_many([slice(0, 4 << 20)] * 2),
+        lambda: array.read_windows([0, 1], 4 << 20),
+        lambda: array.vindex[np.zeros(8 << 20, "i8")],
+    ]
+    try:
+        for read in reads:
+            with pytest.raises(MemoryError, match=r"takes \d+ bytes, more than cuda:0 has free .*; free some"):
+                read()
+    finally:
+        pool.set_limit(size=0)
+    same(device.to_numpy(array[...]), np.zeros(8 << 20, "u1"))
+
+
+def test_fields_that_a_device_cannot_hold(device: TestedDevice) -> None:
+    dtype = np.dtype([("x", "i4"), ("d", "f2", (2,)), ("r", [("y", "i4")]), ("s", "S3")])
+    data = np.zeros((3, 4), dtype)
+    data["x"], data["d"], data["r"]["y"], data["s"] = 1, 2, 3, b"abc"
+    array = gzarr.create_array({}, data=data, chunks=(2, 2), zarr_format=2, device="cpu")
+    opened = gzarr.open_array(array.store, device=device.name)
+    same(device.to_numpy(opened["x"]), data["x"])
+    if not device.is_cuda:
+        for name in ("d", "r", "s"):
+            same(opened[name], data[name])
+        return
+    with pytest.raises(gzarr.DeviceError, match=r"""open the array with device="cpu", or read one field of it: 'x'$"""):
+        opened[...]
+    for name in ("d", "r", "s"):
+        for read in (opened.__getitem__, opened.oindex.__getitem__):
+            with pytest.raises(gzarr.DeviceError, match=rf"the field '{name}', .* open the array with device=\"cpu\"$"):
+                read(name)

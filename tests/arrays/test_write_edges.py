@@ -12,6 +12,7 @@ import gzarr
 from gzarr.stores import LocalStore, MemoryStore
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from support.devices import TestedDevice
@@ -158,3 +159,38 @@ def test_a_last_chunk_of_the_fill_value_is_erased(layout: str, shards: Any, kind
         array[...] = np.nan
         assert np.isnan(gzarr.open_array(store, device="cpu")[...]).all()
         assert set(array.store.list()) == documents
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_budget_for_a_write(layout: str, device: TestedDevice) -> None:
+    """Each way to write takes it; what does not fit is encoded on the CPU."""
+    data = np.random.default_rng(2).integers(0, 1000, (20, 9)).astype("i4")
+    array = gzarr.create_array({}, shape=data.shape, dtype="i4", device=device.name, **LAYOUTS[layout])
+    whole, rows = device.array(data), device.array(data[:4])
+    writes: list[Callable[[Any], Any]] = [
+        lambda budget: array.write(..., whole, budget_bytes=budget),
+        lambda budget: array.write_many([slice(0, 4), slice(3, 7)], [rows, rows], budget_bytes=budget),
+        lambda budget: array.oindex.write((slice(0, 4), slice(None)), rows, budget_bytes=budget),
+        lambda budget: array.blocks.write(..., whole, budget_bytes=budget),
+        lambda budget: array.append(rows, budget_bytes=budget),
+    ]
+    expected = np.zeros_like(data)
+    for write in writes:
+        before = array.shape
+        for wrong in (0, -1, 1.5, True, "1"):
+            with pytest.raises(gzarr.ArgumentError, match="budget_bytes must be a positive integer"):
+                write(wrong)
+        assert array.shape == before
+        np.testing.assert_array_equal(device.to_numpy(array[...]), expected)
+        for budget in (1, 40_000, 1 << 26):
+            write(budget)
+        expected = device.to_numpy(array[...])
+    assert array.shape == (32, 9)
+    np.testing.assert_array_equal(expected, np.concatenate([data, *[data[:4]] * 3]))
+
+
+def test_masked_elements_are_filled_by_each_indexer(device: TestedDevice) -> None:
+    array = gzarr.create_array({}, shape=(2, 3), dtype="i4", fill_value=9, device=device.name)
+    value = np.ma.masked_array([[1, 2, 3]], [[False, True, False]])
+    array.oindex.write((slice(0, 1), slice(None)), value, fill_masked=True)
+    np.testing.assert_array_equal(device.to_numpy(array[...]), [[1, 9, 3], [9, 9, 9]])

@@ -53,3 +53,12 @@ def test_instances(device: TestedDevice) -> None:
     found, count = gzarr.blocks.label(source, function=instances, block=8, halo=3, boundary=0, device=device.name)
     assert count == 2
     np.testing.assert_array_equal(found, np.where(data, LABELS, 0))
+
+
+def test_an_output_that_was_given_is_returned(device: TestedDevice) -> None:
+    """Labels are written on the CPU, to whatever device the output is opened on."""
+    out = gzarr.create_array({}, shape=MASK.shape, chunks=8, dtype="u4", device=device.name)
+    found, count = gzarr.blocks.label(stored(), function=lambda x: x > 3, out=out, block=8, device=device.name)
+    assert found is out
+    assert count == 3
+    np.testing.assert_array_equal(device.to_numpy(out[...]), LABELS)

@@ -121,3 +121,51 @@ def test_results_come_from_the_devices_of_others(device: TestedDevice, tmp_path:
     with ThreadPoolExecutor(1) as others:
         out = gzarr.map_blocks(same, source, out=tmp_path / "b", block=CHUNKS, device=device.name, client=others)
     np.testing.assert_array_equal(device.to_numpy(out[...]), data)
+
+
+def test_an_output_that_was_given_is_returned(device: TestedDevice, tmp_path: Path) -> None:
+    """On the device that it was given with, whatever that of the blocks is."""
+    data = elements()
+    for out in (empty(), gzarr.create_array({}, shape=SHAPE, chunks=CHUNKS, dtype="i4", device=device.name)):
+        for name in ("cpu", device.name):
+            found = gzarr.map_blocks(same, stored(data), out=out, device=name)
+            assert found is out
+            one, other = gzarr.map_blocks(lambda x: (x, x), stored(data), out=[out, None], device=name)
+            assert one is out
+            np.testing.assert_array_equal(device.to_numpy(other), data)
+        found = gzarr.map_blocks(same, stored(data), out=Output(out), device=device.name)
+        assert found is out
+        np.testing.assert_array_equal(device.to_numpy(out[...]), data)
+    made = gzarr.map_blocks(same, stored(data), out=tmp_path / "a", block=CHUNKS, device=device.name)
+    assert made.device == device.name
+
+
+def test_results_that_are_not_on_the_device(device: TestedDevice) -> None:
+    data = elements()
+
+    def to_host(x: Any) -> Any:
+        return device.to_numpy(x)
+
+    out = empty()
+    gzarr.map_blocks(to_host, stored(data), out=out, block=CHUNKS, device=device.name)
+    np.testing.assert_array_equal(out[...], data)
+    options: dict[str, Any] = {"block": CHUNKS, "device": device.name}
+    if not device.is_cuda:
+        np.testing.assert_array_equal(gzarr.map_blocks(to_host, stored(data), **options), data)
+        return
+    for given, called in ((None, "the new array"), (device.empty(SHAPE, "i4"), "out=")):
+        wanted = rf"{called} of int32 .* numpy.ndarray, which to_host returned: return an array of the device"
+        with pytest.raises(gzarr.OutputError, match=wanted) as caught:
+            gzarr.map_blocks(to_host, stored(data), out=given, **options)
+        assert "block (" in "".join(caught.value.__notes__)
+
+
+def test_memory_takes_results_of_the_same_kind(device: TestedDevice) -> None:
+    data = elements()
+    given = device.empty(SHAPE, "i2")
+    for out in (given, Output(dtype="i2")):
+        found = gzarr.map_blocks(same, stored(data), out=out, block=CHUNKS, device=device.name)
+        assert found.dtype == np.int16
+        np.testing.assert_array_equal(device.to_numpy(found), data)
+    with pytest.raises(gzarr.OutputError, match=r"the new array of uint8 cannot take results of int32, of same"):
+        gzarr.map_blocks(same, stored(data), dtype="u1", block=CHUNKS, device=device.name)

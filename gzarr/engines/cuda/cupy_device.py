@@ -324,8 +324,12 @@ class CupyDevice:
             return kvikio_files.if_available()
 
     def free_bytes(self) -> int:
-        """Return the free memory of CUDA and CuPy's pool."""
+        """Return the free memory of CUDA and CuPy's pool, at most what the pool's limit leaves."""
         import cupy
 
         with self, self._errors:
-            return int(cupy.cuda.runtime.memGetInfo()[0]) + int(cupy.get_default_memory_pool().free_bytes())
+            pool = cupy.get_default_memory_pool()
+            free = int(cupy.cuda.runtime.memGetInfo()[0]) + int(pool.free_bytes())
+            # Of ``set_limit`` or ``CUPY_GPU_MEMORY_LIMIT``; 0 for none. At the limit, the pool frees what it keeps.
+            limit = int(pool.get_limit())
+            return min(free, max(limit - int(pool.used_bytes()), 0)) if limit else free

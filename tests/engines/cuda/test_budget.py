@@ -14,7 +14,7 @@ from gzarr.engines.cuda import budget, slots
 from gzarr.engines.cuda.budget import Budget
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from support.watched_device import WatchedDevice
@@ -124,3 +124,49 @@ def test_no_room_for_another_reason_is_not_tried_again(device: WatchedDevice) ->
     for wrong in (0, -1, 1.5, True, "1"):
         with pytest.raises(gzarr.ArgumentError, match="budget_bytes"):
             Budget(device, wrong)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def limited() -> Iterator[Callable[[int], None]]:
+    """Limits what CuPy's pool may hold beyond what is in use, as ``CUPY_GPU_MEMORY_LIMIT`` does."""
+    import cupy
+
+    pool = cupy.get_default_memory_pool()
+    pool.free_all_blocks()
+    yield lambda nbytes: pool.set_limit(size=pool.used_bytes() + nbytes)
+    pool.set_limit(size=0)
+
+
+def test_a_limit_of_cupy_is_what_is_free(device: WatchedDevice, limited: Callable[[int], None]) -> None:
+    held = device.allocate(100_000, device.current_stream())
+    free = device.free_bytes()
+    limited(300_000)
+    assert device.free_bytes() == 300_000
+    more = device.allocate(50_176, device.current_stream())
+    assert device.free_bytes() == 300_000 - 50_176
+    # What the pool keeps can be had.
+    del more
+    assert device.free_bytes() == 300_000
+    limited(1 << 40)
+    assert device.free_bytes() == free
+    del held
+
+
+@pytest.mark.parametrize("decode", DECODES)
+def test_a_read_below_a_limit_of_cupy(
+    decode: Any, array: gzarr.Array, device: WatchedDevice, limited: Callable[[int], None]
+) -> None:
+    out = device.empty(array.shape, array.dtype, device.current_stream())
+    limited(VALUES.nbytes - 1000)
+    array.read(out=out, decode=decode)
+    assert (out.get() == VALUES).all()
+
+
+def test_a_write_below_a_limit_of_cupy(
+    array: gzarr.Array, device: WatchedDevice, limited: Callable[[int], None]
+) -> None:
+    value = on(device, VALUES[::-1].copy())
+    limited(400_000)
+    array[...] = value
+    assert device.counts["encoded frames zstd"] > 0
+    assert (gzarr.open_array(array.store, device="cpu")[...] == VALUES[::-1]).all()

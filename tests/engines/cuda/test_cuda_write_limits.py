@@ -86,6 +86,31 @@ def test_memory_stays_within_the_budget(name: str, tmp_path: Path, device: Watch
         write_engine.write(device, request_of(array, value), device.current_stream(), 0)
 
 
+def test_the_budget_of_an_array_s_write(tmp_path: Path, device: WatchedDevice) -> None:
+    data = data_of("u2", (256, 256))
+    array = make(tmp_path, shape=(256, 256), chunks=(32, 32), dtype="u2", compressors=zarr.codecs.ZstdCodec(level=1))
+    value = on(device, data)
+    writes: list[Any] = [
+        lambda budget: array.write(..., value, budget_bytes=budget),
+        lambda budget: array.write_many([...], [value], budget_bytes=budget),
+        lambda budget: array.blocks.write(..., value, budget_bytes=budget),
+    ]
+    for write in writes:
+        for budget in (400_000, 3_000_000):
+            slots.release()
+            device.reset_peak()
+            device.counts.clear()
+            write(budget)
+            assert encoded(device) == 64
+            assert 0 < device.peak <= budget
+            check(tmp_path, data)
+    slots.release()
+    device.counts.clear()
+    array.write(..., value, budget_bytes=1000)
+    assert not encoded(device)
+    check(tmp_path, data)
+
+
 class FailingStore(MemoryStore):
     """A store that refuses some keys."""
 
