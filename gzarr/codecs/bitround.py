@@ -14,7 +14,7 @@ v2      ``bitround``: a filter of numcodecs (:mod:`.numcodecs_adapter`)
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -38,10 +38,13 @@ class BitroundCodec(Codec):
     ----------
     keepbits
         Number of mantissa bits to keep; for integers, number of bits from the highest set bit.
+    name
+        Name in new documents: the given one, because zarr-python only knows that of numcodecs.
     """
 
     kind: ClassVar[CodecKind] = "array_to_array"
     keepbits: int
+    name: str = field(default="bitround", compare=False)
 
     @classmethod
     def from_v3(cls, configuration: Configuration) -> BitroundCodec:
@@ -51,6 +54,10 @@ class BitroundCodec(Codec):
         configuration.finish()
         return codec
 
+    def named(self, name: str) -> BitroundCodec:
+        """Return the codec with another :attr:`name`."""
+        return replace(self, name=name)
+
     @property
     def label(self) -> str:
         """``bitround``."""
@@ -58,14 +65,14 @@ class BitroundCodec(Codec):
 
     def to_json(self) -> dict[str, Any]:
         """Return the v3 object."""
-        return {"name": "bitround", "configuration": {"keepbits": self.keepbits}}
+        return {"name": self.name, "configuration": {"keepbits": self.keepbits}}
 
     def encoded(self, decoded: Representation) -> ArrayRepresentation:
         """Return the same array."""
         array = need_array(decoded, self.label)
         if kind_of(array.dtype) not in "iumMfc" or bits(component(array.dtype)) % 8:
             raise MetadataError(f"bitround takes numbers of whole bytes, not elements of {quote(str(array.dtype))}")
-        return array
+        return replace(array, as_integers=True)
 
     def decode(self, encoded: Any, decoded: Representation) -> Any:
         """Return the array unchanged."""

@@ -39,6 +39,17 @@ def need_array(representation: Representation, label: str) -> ArrayRepresentatio
     return representation
 
 
+def number_types(array: ArrayRepresentation) -> tuple[np.dtype[Any], ...]:
+    """Return the types that a codec of numcodecs may have been given for elements, each of the same bits.
+
+    The last one is that of new chunks: dates and times are integers, everything else is itself.
+    """
+    dtype = array.dtype
+    if dtype.kind in "mM":
+        return (np.dtype(np.int64),)
+    return (np.dtype(f"i{dtype.itemsize}"), dtype) if array.as_integers and dtype.kind == "f" else (dtype,)
+
+
 def ceiling(decoded: BytesRepresentation) -> int:
     """Return the maximum size in bytes of a decoder's output."""
     if decoded.nbytes is not None:

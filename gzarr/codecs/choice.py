@@ -23,7 +23,7 @@ from ..errors import ArgumentError, MetadataError
 from .blosc import BloscCodec
 from .bytes import BytesCodec
 from .codec import Codec
-from .numcodecs_adapter import OBJECT_CODECS, NumcodecsArrayToBytes
+from .numcodecs_adapter import OBJECT_CODECS, NumcodecsArrayToBytes, NumcodecsBytesToBytes
 from .registry import codec_from_v2, codec_from_v3
 from .shuffle import ShuffleCodec
 from .zstd import ZstdCodec
@@ -77,7 +77,8 @@ def choose(
     Raises
     ------
     ArgumentError
-        If something is not a codec, or both ``codecs`` and one of the parts are given.
+        If something is not a codec, both ``codecs`` and one of the parts are given, or the codecs do not follow one
+        another.
     """
     maker: Codec = BytesCodec(None if swap_unit(dtype) == 1 else "big" if big else "little")
     if text is not None:
@@ -86,11 +87,7 @@ def choose(
         for name, value in (("filters", filters), ("serializer", serializer), ("compressors", compressors)):
             if not _is_auto(value):
                 raise ArgumentError(f"give either codecs= (the whole chain) or {name}= (a part of it), not both")
-        chain = as_codecs(codecs, dtype, "codecs")
-        if any(codec.kind == "array_to_bytes" for codec in chain):
-            return chain
-        front = sum(codec.kind == "array_to_array" for codec in chain)
-        return (*chain[:front], maker, *chain[front:])
+        return _in_order(as_codecs(codecs, dtype, "codecs"), (), maker)
     given = () if _is_auto(serializer) else as_codecs(serializer, dtype, "serializer")
     before = () if _is_auto(filters) else as_codecs(filters, dtype, "filters")
     behind = (
@@ -100,13 +97,45 @@ def choose(
     )
     if len(given) > 1 or any(codec.kind != "array_to_bytes" for codec in given):
         raise ArgumentError(f"serializer= is one array→bytes codec such as 'bytes', not {quote(serializer)}")
-    # In version 2, filters work on bytes, unless elements are objects.
-    makers = [codec for codec in before if codec.kind == "array_to_bytes"]
-    if len(makers) + len(given) > 1:
-        raise ArgumentError("a chain has one array→bytes codec; filters= and serializer= name several")
-    arrays = [codec for codec in before if codec.kind == "array_to_array"]
-    rest = [codec for codec in before if codec.kind == "bytes_to_bytes"]
-    return (*arrays, *(given or makers or (maker,)), *rest, *behind)
+    if sum(codec.kind == "array_to_bytes" for codec in (*before, *given, *behind)) > 1:
+        raise ArgumentError("a chain has one array→bytes codec; filters=, serializer= and compressors= name several")
+    if given and isinstance(given[0], BytesCodec):
+        # Filters of version 2 work on its bytes.
+        return _in_order(before, behind, given[0])
+    return _in_order(before, (*given, *behind), maker)
+
+
+def _in_order(before: tuple[Codec, ...], behind: tuple[Codec, ...], maker: Codec) -> tuple[Codec, ...]:
+    """Return the chain of a caller's codecs in their order.
+
+    Parameters
+    ----------
+    before, behind
+        Codecs that the caller listed as filters, and those after them.
+    maker
+        Array→bytes codec if they have none: it comes as early as the filters allow, because those of version 2 work on
+        bytes.
+
+    Raises
+    ------
+    ArgumentError
+        If one that makes bytes comes before one that takes an array.
+    """
+    codecs = (*before, *behind)
+    at = next((i for i, codec in enumerate(codecs) if codec.kind == "array_to_bytes"), None)
+    if at is None:
+        at = 1 + max((i for i, codec in enumerate(before) if codec.kind == "array_to_array"), default=-1)
+        codecs = (*codecs[:at], maker, *codecs[at:])
+    front: list[Codec] = []
+    for i, codec in enumerate(codecs[:at]):
+        if codec.kind == "bytes_to_bytes":
+            on_arrays = codec.on_arrays() if isinstance(codec, NumcodecsBytesToBytes) else None
+            if on_arrays is None:
+                taker = next(one for one in codecs[i + 1 :] if one.kind != "bytes_to_bytes")
+                raise ArgumentError(f"{codec.label} makes bytes, but {taker.label} takes an array; list it first")
+            codec = on_arrays
+        front.append(codec)
+    return (*front, *codecs[at:])
 
 
 def automatic(dtype: np.dtype[Any], *, blosc_only: bool = False) -> tuple[Codec, ...]:

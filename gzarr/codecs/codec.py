@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 from gzarr_kernels.slots.conversion import conversion
@@ -32,10 +32,14 @@ class ArrayRepresentation:
         Shape in elements.
     dtype
         Data type of the elements, always in native byte order.
+    as_integers
+        Whether numcodecs may have passed floating-point numbers on as integers of the same bits, as its ``bitround``
+        does. Only codecs that state the type of their elements in the chunk, such as ``pcodec``, can tell.
     """
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
+    as_integers: bool = field(default=False, compare=False)
 
     @property
     def nbytes(self) -> int:

@@ -14,6 +14,7 @@ import numpy as np
 from ..documents.json import quote
 from ..errors import MetadataError
 from .blosc import BloscCodec
+from .buffers import need_array
 from .cast_value import CastValueCodec
 from .chain import representations
 from .codec import ArrayRepresentation
@@ -78,7 +79,7 @@ def _encoded(codec: Codec, value: Any, array: ArrayRepresentation, json_path: st
     changes = isinstance(codec, ScaleOffsetCodec | CastValueCodec)
     if isinstance(codec, NumcodecsCodec) and codec.id != "packbits":
         # Among the codecs that keep the type, only ``fixedscaleoffset`` changes the numbers.
-        changes = codec.encoded(one) != one or codec.id == "fixedscaleoffset"
+        changes = need_array(codec.encoded(one), codec.label).dtype != array.dtype or codec.id == "fixedscaleoffset"
     if not changes:
         return value
     element = np.full(one.shape, value, array.dtype)

@@ -161,7 +161,11 @@ def _check_size(data: Bytes, minimum_block_bits: int, shape: tuple[int, ...]) ->
 
 
 def decompress(
-    zfp: ctypes.CDLL, data: Bytes, shape: tuple[int, ...], dtype: np.dtype[Any], parameters: Parameters | None
+    zfp: ctypes.CDLL,
+    data: Bytes,
+    shape: tuple[int, ...],
+    dtypes: tuple[np.dtype[Any], ...],
+    parameters: Parameters | None,
 ) -> npt.NDArray[Any]:
     """Decompress one stream.
 
@@ -171,37 +175,40 @@ def decompress(
         zfp library.
     data
         Stream, uint8 ``(n,)``.
-    shape, dtype
-        Shape and dtype of the output: up to 4 dimensions of one of :data:`TYPES`.
+    shape
+        Shape of the output, up to 4 dimensions unless a header states others.
+    dtypes
+        Types that the header may state, among :data:`TYPES`, the last of them that of a stream without a header.
     parameters
         Mode of a stream without a header; None if a header states it.
 
     Raises
     ------
     ValueError
-        If the stream is truncated, or its header disagrees with ``shape`` and ``dtype``.
+        If the stream is truncated, or its header disagrees with ``shape`` and ``dtypes``.
     """
+    sizes, dtype = shape, dtypes[-1]
     if parameters is None:
         padded = np.zeros(data.size + _HEADER_BYTES + _WORD_BYTES, np.uint8)
         padded[: data.size] = data
         with _Stream(zfp, padded) as head:
-            _read_header(zfp, head, shape, dtype)
+            sizes, dtype = _read_header(zfp, head, shape, dtypes)
             minimum, most = head.minimum_block_bits(), head.maximum_nbytes()
     else:
         with _Stream(zfp, np.zeros(_WORD_BYTES, np.uint8)) as head:
             head.set_field(shape, dtype)
             head.set_mode(parameters, shape, dtype)
             minimum, most = head.minimum_block_bits(), head.maximum_nbytes()
-    _check_size(data, minimum, shape)
+    _check_size(data, minimum, sizes)
     # zfp's own bound holds for its encoder; one more bit per value is enough for corrupt streams.
-    spare = _block_count(shape) * 4 ** max(1, len(shape)) // 8 + 16 * _WORD_BYTES
+    spare = _block_count(sizes) * 4 ** max(1, len(sizes)) // 8 + 16 * _WORD_BYTES
     padded = empty(max(data.size, most) + spare, "zfp")
     padded[: data.size] = data
     padded[data.size :] = 0
     output = np.empty(shape, dtype)
     with _Stream(zfp, padded) as stream:
         if parameters is None:
-            _read_header(zfp, stream, shape, dtype)
+            _read_header(zfp, stream, shape, dtypes)
         else:
             stream.set_field(shape, dtype)
             stream.set_mode(parameters, shape, dtype)
@@ -215,15 +222,26 @@ def decompress(
     return output
 
 
-def _read_header(zfp: ctypes.CDLL, stream: _Stream, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+def _read_header(
+    zfp: ctypes.CDLL, stream: _Stream, shape: tuple[int, ...], dtypes: tuple[np.dtype[Any], ...]
+) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    """Read and check the header; return the shape and the type that it states."""
     if not zfp.zfp_read_header(stream.stream, stream.field, _HEADER_FULL):
         raise ValueError("there is no zfp header")
     n = int(zfp.zfp_field_dimensionality(stream.field))
     sizes = (_SIZE * MAX_DIMENSIONS)()
     zfp.zfp_field_size(stream.field, sizes)
-    found = tuple(reversed(sizes[:n])), TYPES.get(int(zfp.zfp_field_type(stream.field)))
-    if found != (shape or (1,), dtype):
-        raise ValueError(f"the header states {found[1]} of {found[0]}, expected {dtype} of {shape or (1,)}")
+    found, dtype = tuple(reversed(sizes[:n])), TYPES.get(int(zfp.zfp_field_type(stream.field)))
+    # numcodecs writes what its filters make, some of which flatten chunks, and chunks in both orders (of which one axis
+    # is longer than 1) as if they were in order C: the same elements.
+    alike = _long_axes(found) == _long_axes(shape) or found == (math.prod(shape),)
+    if not alike or not isinstance(dtype, np.dtype) or dtype not in dtypes:
+        raise ValueError(f"the header states {dtype} of {found}, expected {dtypes[-1]} of {shape or (1,)}")
+    return found, dtype
+
+
+def _long_axes(shape: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(size for size in shape if size != 1)
 
 
 def maximum_nbytes(zfp: ctypes.CDLL, shape: tuple[int, ...], dtype: np.dtype[Any], parameters: Parameters) -> int:

@@ -12,7 +12,8 @@ v2      numcodecs' ``id``: ``{"id": "delta", "dtype": "<i4", "astype": "<i2"}``
 ``{"name": "numcodecs.delta", "configuration": {"dtype": "<i4", "astype": "<i2"}}``
 
 v2 filters work on flat buffers, in the byte order of the stored elements; they are bytes→bytes codecs. v3 filters work
-on arrays; they are array→array codecs. Codecs of Python objects are array→bytes codecs in both.
+on arrays; they are array→array codecs, and so are v2 filters before a codec that takes an array (``pcodec``, ``zfpy``).
+Codecs of Python objects are array→bytes codecs in both.
 
 The contents of chunks are not trusted: the number of objects in a header is compared with the chunk's shape before
 anything is allocated, and pickles are loaded only if the caller allows it.
@@ -22,7 +23,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -56,7 +57,10 @@ OBJECT_CODECS = frozenset(("vlen-utf8", "vlen-bytes", "vlen-array", "json2", "ms
 #: Codecs that store the shape with the items, so that order F in a document does not change the order of items.
 STATE_SHAPE = ("json2", "msgpack2", "pickle")
 _CHECKSUMS = frozenset(("crc32", "crc32c", "adler32", "fletcher32", "jenkins_lookup3"))
-_ARRAY_TO_ARRAY = frozenset(("delta", "bitround", "fixedscaleoffset", "quantize", "packbits", "astype"))
+#: Filters of numbers: they take an array in version 3, but bytes in version 2.
+ARRAY_TO_ARRAY = frozenset(("delta", "bitround", "fixedscaleoffset", "quantize", "packbits", "astype"))
+# Parameters that are data types.
+_DTYPES = ("dtype", "astype", "decode_dtype", "encode_dtype")
 _TEXT_KINDS = {"vlen-utf8": "OU", "vlen-bytes": "OS", "vlen-array": "O"}
 _IMAGECODECS = "imagecodecs_"
 _COMMANDS = {"msgpack2": COMMANDS["msgpack"], "crc32c": COMMANDS["google-crc32c"]}
@@ -131,6 +135,14 @@ class NumcodecsBytesToBytes(NumcodecsCodec):
     kind: ClassVar[CodecKind] = "bytes_to_bytes"
     stored_dtype: str | None = None
 
+    def on_arrays(self) -> NumcodecsArrayToArray | None:
+        """Return the same filter on arrays, whose elements are in native byte order; None if it takes bytes only."""
+        if self.id not in ARRAY_TO_ARRAY:
+            return None
+        given = {name: text for name in _DTYPES if (text := self.configuration.get(name))}
+        in_native_order = {name: np.dtype(text).newbyteorder("=").str for name, text in given.items()}
+        return NumcodecsArrayToArray(self.id, {**self.configuration, **in_native_order})
+
     def encoded(self, decoded: Representation) -> BytesRepresentation:
         """Return the size if the filter fixes it."""
         data = need_bytes(decoded, self.label)
@@ -138,7 +150,7 @@ class NumcodecsBytesToBytes(NumcodecsCodec):
         if self.id in _CHECKSUMS:
             limit = None if data.limit_nbytes is None else data.limit_nbytes + 4
             return BytesRepresentation(None if n is None else n + 4, limit)
-        if n is None or self.id not in (_ARRAY_TO_ARRAY | {"base64", "categorize"}):
+        if n is None or self.id not in (ARRAY_TO_ARRAY | {"base64", "categorize"}):
             return compressed(data)
         if self.id == "base64":
             return BytesRepresentation(4 * math.ceil(n / 3))
@@ -159,7 +171,7 @@ class NumcodecsBytesToBytes(NumcodecsCodec):
 
     def encoding(self, decoded: Representation, nbytes: int) -> EncodingStep | None:
         """Return what is compiled, of the same."""
-        if self.id in _ARRAY_TO_ARRAY and need_bytes(decoded, self.label).nbytes is None:
+        if self.id in ARRAY_TO_ARRAY and need_bytes(decoded, self.label).nbytes is None:
             return None
         dtype = None if self.stored_dtype is None else np.dtype(self.stored_dtype)
         return filter_step(self.id, self.configuration, dtype, nbytes)
@@ -200,9 +212,10 @@ class NumcodecsArrayToArray(NumcodecsCodec):
         if self.id == "bitround":
             if array.dtype.kind != "f":
                 raise MetadataError(f"{self.label} takes floating-point numbers, not {quote(str(array.dtype))}")
-            return array
+            return replace(array, as_integers=True)
         taken = self._decoded_dtype().newbyteorder("=") if self._states_dtype() else array.dtype
-        if taken != array.dtype:
+        # Filters of dates and times are of their integers.
+        if taken != array.dtype and not (array.dtype.kind in "mM" and taken == np.dtype(np.int64)):
             raise MetadataError(
                 f"{self.label} is configured for {taken}, but got {quote(str(array.dtype))}",
                 json_path="$.configuration",
@@ -221,6 +234,20 @@ class NumcodecsArrayToArray(NumcodecsCodec):
     def encoding(self, decoded: Representation, nbytes: int) -> EncodingStep | None:
         """Return what is compiled, of filters of numbers."""
         return filter_step(self.id, self.configuration, need_array(decoded, self.label).dtype, nbytes)
+
+    def stored_as(self, before: np.dtype[Any]) -> tuple[NumcodecsArrayToArray, np.dtype[Any]]:
+        """Return the filter as version 2 has it, for elements in stored byte order, and the type that it makes."""
+        if self.id in ("packbits", "bitround"):
+            return self, np.dtype("u1") if self.id == "packbits" else before
+        if before.kind in "mM":
+            before = np.dtype("i8").newbyteorder(before.byteorder)
+        taken, made = ("decode_dtype", "encode_dtype") if self.id == "astype" else ("dtype", "astype")
+        stored = {**self.configuration, taken: before.str}
+        native = before.newbyteorder("=")
+        if before != native:
+            # By default, numcodecs makes the type that it takes, and what follows may not take that byte order.
+            stored.setdefault(made, native.str)
+        return NumcodecsArrayToArray(self.id, stored), np.dtype(stored.get(made) or before)
 
     def _states_dtype(self) -> bool:
         return bool(self.configuration.get("decode_dtype") or self.configuration.get("dtype"))
@@ -493,7 +520,7 @@ def from_numcodecs(
 
 def from_v3(name: str, configuration: Configuration, *, allow_pickle: bool = False) -> Codec:
     """Make the v3 codec ``numcodecs.<name>``."""
-    if name in _ARRAY_TO_ARRAY:
+    if name in ARRAY_TO_ARRAY:
         kind: CodecKind = "array_to_array"
     else:
         kind = "array_to_bytes" if name in ARRAY_TO_BYTES else "bytes_to_bytes"

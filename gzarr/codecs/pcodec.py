@@ -16,16 +16,18 @@ v2      ``pcodec``
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+import numpy.typing as npt
 
 from ..documents.json import quote
 from ..errors import MetadataError, UnsupportedError
 from ..installing import COMMANDS
-from .buffers import compressed, flat, need_array
+from .buffers import compressed, flat, need_array, number_types
 from .codec import BytesRepresentation, Codec, CodecKind, Representation
 
 if TYPE_CHECKING:
@@ -108,7 +110,7 @@ class PcodecCodec(Codec):
     def encoded(self, decoded: Representation) -> BytesRepresentation:
         """Return an unknown size."""
         array = need_array(decoded, self.label)
-        if array.dtype.name not in _DTYPES:
+        if number_types(array)[-1].name not in _DTYPES:
             raise MetadataError(
                 f"{self.label} takes integers and floating-point numbers, not {quote(str(array.dtype))}"
             )
@@ -116,13 +118,23 @@ class PcodecCodec(Codec):
 
     def decode(self, encoded: Any, decoded: Representation) -> Any:
         """Return the array."""
-        from pcodec import standalone
-
         array = need_array(decoded, self.label)
         # The size stated in the data is ignored: it is decoded into a buffer of the chunk's size.
         output = np.empty(array.shape, array.dtype)
+        data = flat(encoded).tobytes()
+        *others, last = number_types(array)
+        for dtype in others:
+            with contextlib.suppress(ValueError):
+                self._decode_into(output.reshape(-1).view(dtype), data)
+                return output
+        self._decode_into(output.reshape(-1).view(last), data)
+        return output
+
+    def _decode_into(self, output: npt.NDArray[Any], data: bytes) -> None:
+        from pcodec import standalone
+
         try:
-            progress = standalone.simple_decompress_into(flat(encoded).tobytes(), output.reshape(-1))
+            progress = standalone.simple_decompress_into(data, output)
         # A panic in its Rust code is not an Exception.
         except BaseException as error:
             if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
@@ -131,10 +143,10 @@ class PcodecCodec(Codec):
         if progress.n_processed != output.size or not progress.finished:
             more = "" if progress.finished else " and more"
             raise ValueError(f"{self.label}: decoded to {progress.n_processed} numbers{more}, expected {output.size}")
-        return output
 
     def encode(self, decoded: Any, representation: Representation) -> Any:
         """Return one file of pcodec's standalone format."""
         from numcodecs.pcodec import PCodec
 
-        return PCodec(**self._configuration()).encode(np.ascontiguousarray(decoded))
+        values = np.ascontiguousarray(decoded).view(number_types(need_array(representation, self.label))[-1])
+        return PCodec(**self._configuration()).encode(values)

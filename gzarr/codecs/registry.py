@@ -62,6 +62,8 @@ _ALIASES: Final = {
     "https://codec.zarrs.dev/array_to_bytes/zfpy": "numcodecs.zfpy",
     "https://codec.zarrs.dev/bytes_to_bytes/fletcher32": "numcodecs.fletcher32",
 }
+# Other names that new documents keep: zarr-python knows this one only.
+_KEPT: Final = ("numcodecs.bitround",)
 # Codecs that contain chains.
 _NESTING: Final = ("sharding_indexed", "n5_default")
 _ADAPTED: Final = ("vlen-utf8", "vlen-bytes")
@@ -108,13 +110,14 @@ def codec_from_v3(value: Any, json_path: str, *, allow_pickle: bool = False, dep
     MetadataError
         If it is configured wrongly.
     """
-    name, values = extension(value, json_path, "a codec")
-    name = _ALIASES.get(name, name)
+    given, values = extension(value, json_path, "a codec")
+    name = _ALIASES.get(given, given)
     configuration = Configuration(values, f"{json_path}.configuration", f"the codec {quote(name)}")
     if name in _NESTING:
         return _class(3, name).from_v3(configuration, allow_pickle=allow_pickle, depth=depth)  # type: ignore[no-any-return]
     if (3, name) in _CODECS:
-        return _class(3, name).from_v3(configuration)  # type: ignore[no-any-return]
+        codec: Any = _class(3, name).from_v3(configuration)
+        return codec.named(given) if given in _KEPT else codec  # type: ignore[no-any-return]
     short = name.removeprefix("numcodecs.")
     if short != name and (2, short) in _CODECS:
         return _class(2, short).from_v2(configuration)  # type: ignore[no-any-return]

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -135,7 +135,7 @@ class ReshapeCodec(_Reshaping):
                 raise self._error(
                     f"dimensions {list(part)} of a chunk of {array.shape} are not dimension {i} of {tuple(sizes)}", i
                 )
-        return ArrayRepresentation(tuple(sizes), array.dtype)
+        return replace(array, shape=tuple(sizes))
 
 
 @dataclass(frozen=True)
@@ -160,4 +160,4 @@ class SqueezeCodec(_Reshaping):
     def encoded(self, decoded: Representation) -> ArrayRepresentation:
         """Return the shape without ones."""
         array = need_array(decoded, self.label)
-        return ArrayRepresentation(tuple(size for size in array.shape if size != 1), array.dtype)
+        return replace(array, shape=tuple(size for size in array.shape if size != 1))

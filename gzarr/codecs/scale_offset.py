@@ -130,7 +130,8 @@ class ScaleOffsetCodec(Codec):
                 raise ValueError(f"{self.label}: some integers are not multiples of the scale {factor}")
             quotient = wide // wide.dtype.type(factor)
             self._check(quotient, low - shift, high - shift, "added to the offset")
-            return (quotient + wide.dtype.type(shift)).astype(array.dtype)
+            # NumPy's arithmetic turns an array without dimensions into a scalar.
+            return np.asarray(quotient + wide.dtype.type(shift)).astype(array.dtype)
 
     def encode(self, decoded: Any, representation: Representation) -> Any:
         """Return ``(x - offset) * scale``."""
@@ -145,7 +146,7 @@ class ScaleOffsetCodec(Codec):
             self._check(wide, low + shift, high + shift, "the offset is subtracted")
             shifted = wide - wide.dtype.type(shift)
             self._check(shifted, *_range_before(factor, low, high), "multiplied by the scale")
-            return (shifted * wide.dtype.type(factor)).astype(array.dtype)
+            return np.asarray(shifted * wide.dtype.type(factor)).astype(array.dtype)
 
     def _check(self, values: npt.NDArray[Any], low: int, high: int, when: str) -> None:
         bad = np.asarray((values < low) | (values > high))

@@ -120,7 +120,7 @@ class ShardingIndexed(Codec):
 
     def inner(self, shard: ArrayRepresentation) -> ArrayRepresentation:
         """Return the representation of an inner chunk."""
-        return ArrayRepresentation(self.chunk_shape, shard.dtype)
+        return replace(shard, shape=self.chunk_shape)
 
     def _index(self, shard_shape: tuple[int, ...]) -> ArrayRepresentation:
         return ArrayRepresentation((*self.chunks_per_shard(shard_shape), 2), np.dtype(np.uint64))
@@ -251,7 +251,8 @@ class ShardingIndexed(Codec):
         parts = []
         for coords in np.ndindex(index.shape[:-1]):
             where = tuple(slice(i * c, (i + 1) * c) for i, c in zip(coords, self.chunk_shape, strict=True))
-            part = flat(encode_chain(self.codecs, decoded[where], inner))
+            # The ellipsis keeps a chunk without dimensions an array.
+            part = flat(encode_chain(self.codecs, decoded[(*where, ...)], inner))
             index[coords] = position, part.size
             position += part.size
             parts.append(part)

@@ -14,7 +14,7 @@ v2      none: ``"order": "F"`` becomes the reversing permutation
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -66,7 +66,7 @@ class TransposeCodec(Codec):
                 f'"order" has {len(self.order)} entries, but the chunk has {len(array.shape)} dimensions',
                 json_path="$.configuration.order",
             )
-        return ArrayRepresentation(tuple(array.shape[i] for i in self.order), array.dtype)
+        return replace(array, shape=tuple(array.shape[i] for i in self.order))
 
     def decode(self, encoded: Any, decoded: Representation) -> Any:
         """Return a view with the dimensions in the array's order."""

@@ -31,8 +31,8 @@ from ..documents.json import quote
 from ..errors import MetadataError, UnsupportedError
 from ..installing import COMMANDS
 from . import libzfp
-from .buffers import flat, need_array
-from .codec import ArrayRepresentation, BytesRepresentation, Codec, CodecKind, Representation
+from .buffers import flat, need_array, number_types
+from .codec import BytesRepresentation, Codec, CodecKind, Representation
 from .libzfp import Parameters
 
 if TYPE_CHECKING:
@@ -134,7 +134,8 @@ class ZfpCodec(Codec):
     def decode(self, encoded: Any, decoded: Representation) -> Any:
         """Return the array."""
         array = need_array(decoded, self.label)
-        return _decoded(self.label, encoded, array, self.parameters)
+        values = _decompressed(self.label, encoded, array.shape, (_stored(array.dtype),), self.parameters)
+        return _demoted(values, array.dtype)
 
     def encode(self, decoded: Any, representation: Representation) -> Any:
         """Return one stream."""
@@ -199,23 +200,26 @@ class ZfpyCodec(Codec):
     def encoded(self, decoded: Representation) -> BytesRepresentation:
         """Return an unknown size."""
         array = need_array(decoded, self.label)
-        if not 1 <= len(array.shape) <= libzfp.MAX_DIMENSIONS or array.dtype not in _NATIVE:
+        dtype = number_types(array)[-1]
+        if not 1 <= len(array.shape) <= libzfp.MAX_DIMENSIONS or dtype not in _NATIVE:
             raise MetadataError(
                 f"{self.label} takes 1 to {libzfp.MAX_DIMENSIONS} dimensions of int32, int64, float32 or float64, not"
                 f" {len(array.shape)} of {quote(str(array.dtype))}"
             )
-        most = libzfp.maximum_nbytes(_library("$"), array.shape, array.dtype, self.parameters)
+        most = libzfp.maximum_nbytes(_library("$"), array.shape, dtype, self.parameters)
         # Headers may state other modes than the document.
         return BytesRepresentation(None, max(most, 2 * array.nbytes) + _SLACK_BYTES)
 
     def decode(self, encoded: Any, decoded: Representation) -> Any:
         """Return the array."""
-        return _decoded(self.label, encoded, need_array(decoded, self.label), None)
+        array = need_array(decoded, self.label)
+        return _decompressed(self.label, encoded, array.shape, number_types(array), None).view(array.dtype)
 
     def encode(self, decoded: Any, representation: Representation) -> Any:
         """Return a header and one stream."""
         array = need_array(representation, self.label)
-        return libzfp.compress(_library("$"), np.asarray(decoded, array.dtype), self.parameters, header=True)
+        values = np.ascontiguousarray(decoded, array.dtype).view(number_types(array)[-1])
+        return libzfp.compress(_library("$"), values, self.parameters, header=True)
 
 
 def _number(configuration: Configuration, mode: str) -> float:
@@ -231,13 +235,17 @@ def _stored(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return dtype if dtype in _NATIVE else _PROMOTED[dtype.name]
 
 
-def _decoded(label: str, encoded: Any, array: ArrayRepresentation, parameters: Parameters | None) -> npt.NDArray[Any]:
-    stored = _stored(array.dtype)
+def _decompressed(
+    label: str,
+    encoded: Any,
+    shape: tuple[int, ...],
+    dtypes: tuple[np.dtype[Any], ...],
+    parameters: Parameters | None,
+) -> npt.NDArray[Any]:
     try:
-        values = libzfp.decompress(_library("$"), flat(encoded), array.shape, stored, parameters)
+        return libzfp.decompress(_library("$"), flat(encoded), shape, dtypes, parameters)
     except ValueError as error:
         raise ValueError(f"{label}: {error}") from None
-    return _demoted(values, array.dtype)
 
 
 def _promoted(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -267,5 +275,5 @@ def _demoted(values: npt.NDArray[Any], dtype: np.dtype[Any]) -> npt.NDArray[Any]
     middle = 1 << (bits - 1) if dtype.kind == "u" else 0
     limits = np.iinfo(dtype)
     shifted = (values >> np.int32(31 - bits)).astype(np.int64) + middle
-    demoted: npt.NDArray[Any] = np.clip(shifted, limits.min, limits.max).astype(dtype)
-    return demoted
+    # NumPy's arithmetic turns an array without dimensions into a scalar.
+    return np.asarray(np.clip(shifted, limits.min, limits.max)).astype(dtype)

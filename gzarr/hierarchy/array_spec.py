@@ -280,8 +280,10 @@ def _object_fill_value(value: Any, text: str | None, codec: str | None) -> Any:
         return TEXTS[text]()
     if value is None:
         return None
-    if codec in TEXTS:
-        return as_elements(value, np.dtype(object), (), "fill_value", ObjectType(codec, unset=False))[()]
+    # A codec that cannot hold them is refused later, by its own message.
+    kind = text if text is not None else codec
+    if kind in TEXTS:
+        return as_elements(value, np.dtype(object), (), "fill_value", ObjectType(kind, unset=False))[()]
     return plain_value(value, "fill_value")
 
 

@@ -57,6 +57,8 @@ _NCZARR: Final = ("_nczarr", "_nczattr")
 _DOCUMENTS: Final = (".zarray", ".zgroup", ".zattrs")
 # Parameters with the element type after a filter, for the codecs that follow it.
 _TYPES_BEHIND: Final = {"delta": "astype", "fixedscaleoffset": "astype", "quantize": "astype", "astype": "encode_dtype"}
+# Codecs that state the type of numbers in the chunk: numcodecs has them in the byte order of the machine only.
+_OF_NATIVE_NUMBERS: Final = ("numcodecs.pcodec", "numcodecs.zfpy")
 
 
 def parse_array(
@@ -290,15 +292,22 @@ def codec_chain(
     first = values[0][1].get("id") if values and isinstance(values[0][1], dict) else None
     if order == "F" and len(chunk_shape) > 1 and not (stored.hasobject and first in STATE_SHAPE):
         chain.append((at_order, TransposeCodec(tuple(reversed(range(len(chunk_shape)))))))
+    made = [
+        codec_from_v2(value, at, allow_pickle=allow_pickle, first=i == 0, objects=stored.hasobject)
+        for i, (at, value) in enumerate(values)
+    ]
+    maker = next((i for i, codec in enumerate(made) if codec.kind == "array_to_bytes"), None)
+    if stored.hasobject and maker != 0:
+        has, at = (f"{made[0].label} is", values[0][0]) if made else ("it has none", at_filters)
+        fail(f"an array of objects needs a filter such as 'vlen-utf8' first, but {has}", at)
+    if maker is None:
+        chain.append((at_dtype, _bytes_codec(stored)))
     behind: np.dtype[Any] | None = stored
-    for i, (at, value) in enumerate(values):
-        codec = codec_from_v2(value, at, allow_pickle=allow_pickle, first=i == 0, objects=stored.hasobject)
-        if i == 0 and codec.kind != "array_to_bytes":
-            if stored.hasobject:
-                raise MetadataError(
-                    f"an array of objects needs a filter such as 'vlen-utf8' first, but {codec.label} is", json_path=at
-                )
-            chain.append((at_dtype, _bytes_codec(stored)))
+    for i, ((at, _), codec) in enumerate(zip(values, made, strict=True)):
+        if maker is not None and i <= maker and behind is not None:
+            codec, behind = _of_arrays(codec, behind, made[maker].label, at)
+            chain.append((at, codec))
+            continue
         if isinstance(codec, ShuffleCodec) and not codec.elementsize:
             if by_netcdf or codec.tail:
                 codec = codec.with_itemsize(stored.itemsize if netcdf_itemsize is None else netcdf_itemsize)
@@ -312,10 +321,6 @@ def codec_chain(
                 )
         codec, behind = _with_dtype(codec, behind)
         chain.append((at, codec))
-    if not values:
-        if stored.hasobject:
-            fail("an array of objects needs a filter such as 'vlen-utf8', but it has none", at_filters)
-        chain.append((at_dtype, _bytes_codec(stored)))
     check_kinds([codec for _, codec in chain], at_filters)
     representation: Representation = ArrayRepresentation(chunk_shape, native(stored))
     codecs: list[Codec] = []
@@ -334,6 +339,51 @@ def codec_chain(
             error.json_path = at
             raise
     return tuple(codecs)
+
+
+def _of_arrays(codec: Codec, before: np.dtype[Any], maker: str, at: str) -> tuple[Codec, np.dtype[Any] | None]:
+    """Make a codec up to the one that takes an array a codec of arrays; return it and its output's type.
+
+    Parameters
+    ----------
+    codec
+        The codec.
+    before
+        Type of its input, in stored byte order.
+    maker
+        Label of the codec that takes the array.
+    at
+        Location of the codec in the document, for messages.
+
+    Raises
+    ------
+    UnsupportedError
+        If the codec makes bytes, or numcodecs would swap the bytes of the elements.
+    """
+    from ...codecs.numcodecs_adapter import NumcodecsBytesToBytes
+
+    if codec.kind == "array_to_bytes":
+        if maker in _OF_NATIVE_NUMBERS and before != native(before):
+            raise UnsupportedError(
+                f"{maker} takes little-endian numbers, not {before.str!r}; use a data type such as "
+                f"{before.newbyteorder('<').str!r}",
+                json_path=at,
+            )
+        return codec, None
+    on_arrays = codec.on_arrays() if isinstance(codec, NumcodecsBytesToBytes) else None
+    if not isinstance(codec, NumcodecsBytesToBytes) or on_arrays is None:
+        raise UnsupportedError(
+            f"before {maker}, which takes an array, gzarr has filters of numbers only, not {codec.label}; put it after",
+            json_path=at,
+        )
+    taken = codec.configuration.get("decode_dtype") or codec.configuration.get("dtype")
+    numbers = np.dtype("i8").newbyteorder(before.byteorder) if before.kind in "mM" else before
+    if taken is not None and np.dtype(taken) not in (before, numbers):
+        raise UnsupportedError(
+            f"before {maker}, gzarr has filters of the elements' own type only, {numbers.str!r} rather than {taken!r}",
+            json_path=at,
+        )
+    return on_arrays, _with_dtype(codec, before)[1]
 
 
 def _with_dtype(codec: Codec, before: np.dtype[Any] | None) -> tuple[Codec, np.dtype[Any] | None]:

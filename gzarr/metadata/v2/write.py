@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ...codecs.blosc import BloscCodec
 from ...codecs.bytes import BytesCodec
-from ...codecs.numcodecs_adapter import NumcodecsCodec
+from ...codecs.numcodecs_adapter import NumcodecsArrayToArray, NumcodecsCodec
 from ...codecs.shuffle import ShuffleCodec
 from ...codecs.transpose import TransposeCodec
 from ...codecs.zstd import ZstdCodec
@@ -93,7 +93,10 @@ def filters_of(codecs: tuple[Codec, ...], stored: np.dtype[Any], version: str) -
         order = "F" if len(axes) > 1 else "C"
         del rest[0]
     filters: list[dict[str, Any]] = []
+    before = stored
     for codec in rest:
+        if isinstance(codec, NumcodecsArrayToArray):
+            codec, before = codec.stored_as(before)
         if not isinstance(codec, BytesCodec):
             filters.append(to_numcodecs(codec, None if filters else stored.itemsize, version))
     return order, filters

@@ -10,12 +10,12 @@ from __future__ import annotations
 import copy
 import itertools
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...codecs.bytes import BytesCodec
-from ...codecs.numcodecs_adapter import NumcodecsArrayToArray, NumcodecsBytesToBytes
+from ...codecs.numcodecs_adapter import NumcodecsBytesToBytes
 from ...codecs.sharding import ShardingIndexed
 from ...documents.deferred import loaded
 from ...dtypes import fill_value
@@ -29,9 +29,6 @@ if TYPE_CHECKING:
     from ...codecs.codec import Codec
     from ..chunk_grid import ChunkAxis
     from ..model import ArrayMetadata, GroupMetadata
-
-# Filters that take an array in version 3, but bytes in version 2.
-_FILTERS: Final = frozenset(("delta", "bitround", "fixedscaleoffset", "quantize", "packbits", "astype"))
 
 
 def array_documents(metadata: ArrayMetadata) -> dict[str, dict[str, Any]]:
@@ -166,15 +163,19 @@ def _innermost(codecs: tuple[Codec, ...]) -> tuple[Codec, ...]:
 def chain(codecs: tuple[Codec, ...]) -> tuple[Codec, ...]:
     """Return the version 3 equivalent of a chain of any version.
 
-    Filters of numbers move before ``bytes``, as array codecs; structured types of version 2 become little-endian,
-    because zarr-python ignores their ``endian``. The decoded elements are the same.
+    Filters of numbers move before ``bytes``, as array codecs; what they make becomes little-endian, because zarr-python
+    would undo them on swapped bytes. So do structured types of version 2, because it ignores their ``endian``. The
+    decoded elements are the same.
     """
     at = next(i for i, codec in enumerate(codecs) if codec.kind == "array_to_bytes")
     front, maker, back = list(codecs[:at]), codecs[at], list(codecs[at + 1 :])
-    while back and isinstance(codec := back[0], NumcodecsBytesToBytes) and codec.id in _FILTERS:
-        del back[0]
-        front.append(NumcodecsArrayToArray(codec.id, codec.configuration))
-    if isinstance(maker, BytesCodec) and maker.stored_dtype is not None:
+    moved = False
+    if isinstance(maker, BytesCodec):
+        while back and isinstance(back[0], NumcodecsBytesToBytes) and (codec := back[0].on_arrays()) is not None:
+            del back[0]
+            front.append(codec)
+            moved = True
+    if isinstance(maker, BytesCodec) and (maker.stored_dtype is not None or (moved and maker.endian == "big")):
         maker = BytesCodec("little")
     elif isinstance(maker, ShardingIndexed):
         maker = replace(maker, codecs=chain(maker.codecs))

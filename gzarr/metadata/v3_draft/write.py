@@ -147,7 +147,12 @@ def _data_type(stored: np.dtype[Any], text: str, *, objects: bool) -> Any:
     if stored.hasobject and objects:
         # zarr-python's name for it; the codec is among the filters.
         return {"extension": "TODO: object array protocol URL", "type": text, "fallback": None}
-    if stored.hasobject or (stored.kind == "V" and stored.fields is None):
+    if stored.hasobject:
+        raise ArgumentError(
+            "the drafts of version 3 have no data type for strings, bytes and other objects of any length; use one of "
+            "fixed size such as 'U8' or 'S8', or zarr_format=3"
+        )
+    if stored.kind == "V" and stored.fields is None:
         raise ArgumentError(f"the drafts of version 3 have no data type for {native(stored)}")
     return {
         "extension": f"{_SPEC}/extensions/data-types/{name}/1.0",
