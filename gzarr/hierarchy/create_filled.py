@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ..arrays.array import Array
 from ..arrays.view import ArrayView
 from ..metadata.formats import DEFAULT_FORMAT, format_of_copies
-from ..metadata.to_documents import check_shape
+from ..metadata.to_documents import SourceAttributes, check_shape
 from .array_spec import arguments_of
 from .create import create_array
 from .new_nodes import arguments_of_data
@@ -47,7 +47,7 @@ def array(data: Any, store: StoreLike | None = None, **arguments: Any) -> Array:
     [3, 4]
     """
     if isinstance(data, (Array, ArrayView)):
-        arguments = {"attributes": dict(data.attrs), **_like(data, arguments), **arguments}
+        arguments = {"attributes": SourceAttributes(data.attrs), **_like(data, arguments), **arguments}
         arguments.pop("shape")
     return create_array({} if store is None else store, data=data, **arguments)
 

@@ -129,7 +129,8 @@ class GzarrBackendEntrypoint(BackendEntrypoint):  # type: ignore[misc]
         Raises
         ------
         NodeNotFoundError, NodeTypeError
-            If there is no such group. The former is a ``FileNotFoundError`` and a ``KeyError``.
+            If there is no such group, or it has neither a document nor arrays, only groups below it. The former is a
+            ``FileNotFoundError`` and a ``KeyError``.
         DimensionNamesError
             If an array has no names of its dimensions.
         ArgumentError, DeviceError, MetadataError, StoreError
@@ -148,6 +149,7 @@ class GzarrBackendEntrypoint(BackendEntrypoint):  # type: ignore[misc]
             use_zarr_fill_value_as_mask=use_zarr_fill_value_as_mask,
             device=device,
         )
+        store.check_described()
         return decoded(
             store,
             mask_and_scale=mask_and_scale,

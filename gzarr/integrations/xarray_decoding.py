@@ -164,7 +164,8 @@ def _simple(stored: Variables) -> Variables:
             # Characters may be joined along a dimension, depending on all variables.
             return {}
         attributes = variable.attrs
-        if "bounds" in attributes:
+        # Lists of numbers are the bounds of rasters, not the name of a variable.
+        if isinstance(attributes.get("bounds"), str):
             bounds.add(attributes["bounds"])
         units = attributes.get("units", "")
         if (
@@ -206,7 +207,9 @@ class _Numbers:
             self._dtypes[key] = _by_xarray(copied, name).dtype
         fills = () if fill is None else (fill if isinstance(fill, np.generic) else np.asarray(fill)[()],)
         masking = Masking(self._dtypes[key], None, fills, scale, offset)
-        variable.encoding.update((key, attributes.pop(key)) for key in _DECODED if key in attributes)
+        # Those that are null say nothing, and are dropped.
+        said = {key: attributes.pop(key, None) for key in _DECODED}
+        variable.encoding.update((key, value) for key, value in said.items() if value is not None)
         # The variable is new, and nobody else's.
         lazy = variable._data
         lazy.array = DecodedArray(lazy.array.stored, masking)

@@ -10,6 +10,7 @@ import numcodecs
 from xarray.backends.zarr import FillValueCoder
 
 import gzarr
+from gzarr.documents.extension import extension
 from gzarr.metadata.conventions import nczarr_dimension_names
 
 from .xarray_arrays import dtype_in_xarray
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 #: Attribute with the names of dimensions: xarray's and GDAL's.
 DIMENSIONS: Final = "_ARRAY_DIMENSIONS"
+#: Beginning of the names of codecs that zarr-python leaves to numcodecs, with names and configuration as they are.
+_KEPT_AS_SPELLED: Final = "numcodecs."
 
 
 class DimensionNamesError(gzarr.MetadataError, KeyError):
@@ -107,7 +110,7 @@ def attributes(array: gzarr.Array, *, masked: bool) -> dict[str, Any]:
 
 def _fill_value(value: Any, array: gzarr.Array) -> Any:
     dtype = dtype_in_xarray(array)
-    if dtype.kind in "fc" and isinstance(value, int | float):
+    if dtype.kind in "fc" and isinstance(value, int | float) and not isinstance(value, bool):
         return dtype.type(value)  # Written by others: xarray writes base64.
     return FillValueCoder.decode(value, dtype)
 
@@ -174,10 +177,12 @@ def _compact(lengths: tuple[int, ...]) -> int | tuple[int, ...]:
 def _codecs(array: gzarr.Array) -> dict[str, Any]:
     """Return the codecs of an array, in the way in which zarr-python takes them."""
     if array.zarr_format != 2:
+        stored = _stored_codecs(array)
+        at = len(array.filters)
         return {
-            "filters": tuple(StoredCodec(codec.to_json()) for codec in array.filters),
-            "serializer": StoredCodec(array.serializer.to_json()),
-            "compressors": tuple(StoredCodec(codec.to_json()) for codec in array.compressors),
+            "filters": tuple(stored[:at]),
+            "serializer": stored[at],
+            "compressors": tuple(stored[at + 1 :]),
         }
     document = array.metadata.document[".zarray"]
     filters, compressor = document.get("filters") or (), document.get("compressor")
@@ -185,6 +190,23 @@ def _codecs(array: gzarr.Array) -> dict[str, Any]:
         "filters": tuple(_numcodecs(json.dumps(codec)) for codec in filters),
         "compressors": () if compressor is None else (_numcodecs(json.dumps(compressor)),),
     }
+
+
+def _stored_codecs(array: gzarr.Array) -> list[StoredCodec]:
+    """Return the codecs of a chunk (of an inner chunk, in a sharded array) as zarr-python has them."""
+    codecs = [codec.to_json() for codec in (*array.filters, array.serializer, *array.compressors)]
+    spelled = array.metadata.document.get("codecs", ()) if array.zarr_format == 3 else ()
+    values = [extension(value, "$.codecs", "a codec") for value in spelled]
+    if array.shards is not None:
+        inner = [value for _, configuration in values for value in configuration.get("codecs", ())]
+        values = [extension(value, "$.codecs", "a codec") for value in inner]
+    # A codec that need not be understood may be left out, and one that is understood left unsaid.
+    if len(values) == len(codecs):
+        for i, (name, configuration) in enumerate(values):
+            # It keeps these as they are spelled. Others have one name, and defaults that are filled in, there and here.
+            if name.startswith(_KEPT_AS_SPELLED):
+                codecs[i] = {"name": name, "configuration": configuration}
+    return [StoredCodec(codec) for codec in codecs]
 
 
 @functools.lru_cache

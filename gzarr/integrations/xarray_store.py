@@ -35,6 +35,8 @@ UNMASKED = (3, "n5")
 _THREADS = 32
 #: Largest coordinate that is read before it is used.
 _MOST_BYTES = 1 << 20
+#: Groups that a message names.
+_NAMED = 10
 #: A URL, or a chain of fsspec's; anything else is a path.
 _URL = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]+(://|::)")
 
@@ -92,6 +94,27 @@ class GzarrStore(AbstractDataStore):  # type: ignore[misc]
             device=device,
         )
         return cls(found, masked=use_zarr_fill_value_as_mask)
+
+    def check_described(self) -> None:
+        """Refuse a group without a document and without arrays: most likely a directory with hierarchies in it.
+
+        Raises
+        ------
+        NodeNotFoundError
+            If it is such a group. The message names the groups below.
+        """
+        # Where a format defines such groups, they are as good as others.
+        if self.group.metadata.children_format is not None or len(self._groups()) != len(self._below()):
+            return
+        names, below = sorted(self._groups()), ""
+        if names:
+            more = f" and {len(names) - _NAMED} others" if len(names) > _NAMED else ""
+            below = (
+                f", only groups: {', '.join(map(repr, names[:_NAMED]))}{more}; open one of these, by its own path or "
+                "with group=, or all of them with xarray.open_datatree"
+            )
+        what = f"there is no group {self.group.name!r} in {self.group.store!r}"
+        raise gzarr.NodeNotFoundError(f"{what}: it has neither a document nor arrays{below}")
 
     def read_together(self, pattern: GroupPattern) -> list[tuple[str, GzarrStore]]:
         """Return the groups at and below this one that match a pattern, and those above them, with coordinates read.

@@ -163,6 +163,10 @@ def check_shape(shape: Any) -> tuple[int, ...]:
     return result
 
 
+class SourceAttributes(dict[str, Any]):
+    """Attributes from the documents of a source, for its copy: :func:`plain` leaves a ``NaN`` in them where it is."""
+
+
 def plain(attributes: Any) -> dict[str, Any]:
     """Return attributes as they would be read back; NumPy scalars and arrays become numbers and lists.
 
@@ -173,16 +177,28 @@ def plain(attributes: Any) -> dict[str, Any]:
     """
     if not hasattr(attributes, "items"):
         raise ArgumentError(f"attributes are a mapping from names to JSON values, not {type(attributes).__name__}")
-    result: dict[str, Any] = _plain(attributes, "attributes", 0)
+    result: dict[str, Any] = _plain(attributes, "attributes", 0, finite=not isinstance(attributes, SourceAttributes))
+    return result
+
+
+def plain_changed(attributes: Any, present: dict[str, Any]) -> dict[str, Any]:
+    """Return attributes like :func:`plain`; a ``NaN`` in those that are as they are at ``present`` stays there."""
+    if not hasattr(attributes, "items"):
+        return plain(attributes)
+    result: dict[str, Any] = _plain(attributes, "attributes", 0, finite=False)
+    for name, value in result.items():
+        # As text, for NaN equals nothing.
+        if name not in present or json.dumps(value) != json.dumps(present[name]):
+            _plain(value, _member("attributes", name), 1, finite=True)
     return result
 
 
 def plain_value(value: Any, where: str) -> Any:
     """Return any JSON value as it would be read back, like :func:`plain`; ``where`` is its location, for messages."""
-    return _plain(value, where, 0)
+    return _plain(value, where, 0, finite=True)
 
 
-def _plain(value: Any, where: str, depth: int) -> Any:
+def _plain(value: Any, where: str, depth: int, *, finite: bool) -> Any:
     if depth >= MAX_DEPTH - 1:
         raise ArgumentError(f"{where[:200]}: nested more than {MAX_DEPTH - 1} deep")
     if isinstance(value, np.ndarray):
@@ -193,28 +209,32 @@ def _plain(value: Any, where: str, depth: int) -> Any:
     if value is None or isinstance(value, bool | str):
         return value if type(value) is not np.str_ else str(value)
     if isinstance(value, int | float):
-        return _number(value, where)
+        return _number(value, where, finite=finite)
     if isinstance(value, list | tuple):
-        return [_plain(item, f"{where}[{i}]", depth + 1) for i, item in enumerate(value)]
+        return [_plain(item, f"{where}[{i}]", depth + 1, finite=finite) for i, item in enumerate(value)]
     if hasattr(value, "items"):
         result = {}
         for name, item in value.items():
             if not isinstance(name, str):
                 raise ArgumentError(f"{where}: names are strings, not {quote(name)}")
-            result[str(name)] = _plain(item, f"{where}[{name[:100]!r}]", depth + 1)
+            result[str(name)] = _plain(item, _member(where, name), depth + 1, finite=finite)
         return result
     raise ArgumentError(
         f"{where}: a {type(value).__name__} is not JSON; use numbers, strings, booleans, None, lists and mappings"
     )
 
 
-def _number(value: int | float, where: str) -> int | float:
+def _member(where: str, name: str) -> str:
+    return f"{where}[{name[:100]!r}]"
+
+
+def _number(value: int | float, where: str, *, finite: bool) -> int | float:
     # Subclasses (enumerations) would be read back as plain numbers.
     if isinstance(value, int):
         if value.bit_length() > _MAX_BITS:
             raise ArgumentError(f"{where[:200]}: {quote(value)} is too large; Python reads at most 4300 digits")
         return int(value)
-    if not math.isfinite(value):
+    if finite and not math.isfinite(value):
         raise ArgumentError(
             f"{where[:200]}: JSON has no {value}, and browsers, tensorstore and zarrs cannot read a document that has "
             f"it; leave it out, or use None or a string ({json.dumps(value)!r})"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ..errors import ReadOnlyError
 from ..metadata.model import ArrayMetadata
-from ..metadata.to_documents import group_with_attributes, plain, with_attributes
+from ..metadata.to_documents import group_with_attributes, plain, plain_changed, with_attributes
 from .change import change_node, writable
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ class Attributes(MutableMapping[str, Any]):
         >>> group.attrs["wells"]
         ['A/1', 'A/2']
         """
-        self._change(lambda present: plain(function(copy.deepcopy(present))), lock=lock)
+        self._change(lambda present: plain_changed(function(copy.deepcopy(present)), present), lock=lock)
 
     def clear(self) -> None:
         """Remove all attributes in one write."""

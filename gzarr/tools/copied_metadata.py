@@ -11,8 +11,9 @@ from ..documents.json import quote
 from ..errors import ArgumentError
 from ..hierarchy.array_spec import UNDEFINED, arguments_of, new_metadata
 from ..metadata.conventions import with_extras
-from ..metadata.formats import FORMATS
+from ..metadata.formats import FORMATS, is_another
 from ..metadata.model import ArrayMetadata, GroupMetadata
+from ..metadata.to_documents import SourceAttributes
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -80,7 +81,7 @@ def array_metadata(
         return metadata
     arguments = arguments_of(metadata)
     shape = arguments.pop("shape")
-    arguments["attributes"] = meaning.attributes
+    arguments["attributes"] = SourceAttributes(meaning.attributes)
     arguments["dimension_names"] = meaning.dimension_names
     arguments["fill_value"] = UNDEFINED if meaning.fill_value is None else meaning.fill_value
     if format.can_reuse(metadata):
@@ -95,6 +96,7 @@ def array_metadata(
     for name, value, keep in zip(("chunks", "shards", "codecs"), (chunks, shards, codecs), kept, strict=True):
         if not keep:
             arguments[name] = value
+    in_format = f" to Zarr format {zarr_format!r}" if is_another(zarr_format, metadata.zarr_format) else ""
     try:
         made = new_metadata(to, shape, zarr_format, layout=layout, **arguments)
     except ArgumentError as error:
@@ -105,10 +107,10 @@ def array_metadata(
             hint = "" if not kept[2] else "; other codecs would do (codecs='auto', --codecs auto)"
         if any(isinstance(value, tuple | list) and len(value) != metadata.ndim for value in (chunks, shards)):
             hint = "; arrays of several numbers of dimensions take them by name (chunks={'z': 16}, --chunks z=16)"
-        raise ArgumentError(f"'/{at}' cannot be copied to Zarr format {zarr_format!r}: {error}{hint}") from error
+        raise ArgumentError(f"'/{at}' cannot be copied{in_format}: {error}{hint}") from error
     if made.dtype != metadata.dtype or made.shape != metadata.shape:
         raise ArgumentError(
-            f"'/{at}' cannot be copied to Zarr format {zarr_format!r} without loss: its elements of {metadata.dtype} "
+            f"'/{at}' cannot be copied{in_format} without loss: its elements of {metadata.dtype} "
             f"would become {made.dtype}"
         )
     return with_extras(made, metadata)

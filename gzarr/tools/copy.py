@@ -24,6 +24,7 @@ from ..hierarchy.group import Group, make_node
 from ..metadata.conventions import Conventions, differences
 from ..metadata.formats import FORMATS, format_of_copies
 from ..metadata.model import ArrayMetadata, GroupMetadata
+from ..metadata.to_documents import SourceAttributes
 from ..nodes.change import writable
 from ..nodes.create import check_name, inspect_location
 from ..nodes.reader import NodeReader
@@ -302,7 +303,7 @@ def _open(
 
 def _as_stored(view: ArrayView) -> ArrayMetadata:
     """Return the metadata of an array with the elements of a view, in chunks and codecs like its array's."""
-    arguments = arguments_like(view, {"attributes": view.metadata.attributes})
+    arguments = arguments_like(view, {"attributes": SourceAttributes(view.metadata.attributes)})
     if arguments["fill_value"] is None:
         arguments["fill_value"] = UNDEFINED
     if FORMATS[view.zarr_format].copied_as is None:

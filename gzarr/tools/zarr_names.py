@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..arrays.array import Array
+from ..arrays.view import ArrayView
 from ..errors import ArgumentError
 from ..hierarchy.create import create_array
 from ..hierarchy.create_filled import array as array_of
 from ..hierarchy.create_filled import empty_like
 from ..hierarchy.open import open_array
+from ..metadata.to_documents import SourceAttributes
 from .save import save
 
 if TYPE_CHECKING:
@@ -133,11 +135,9 @@ def from_array(
     arguments = {key: value for key, value in arguments.items() if not (isinstance(value, str) and value == "keep")}
     if name is not None:
         arguments["path"] = name
-    if write_data:
-        return array_of(data, store, **arguments)
-    if isinstance(data, Array):
-        arguments = {"attributes": dict(data.attrs), **arguments}
-    return empty_like(data, store, **arguments)
+    if isinstance(data, Array | ArrayView):
+        arguments = {"attributes": SourceAttributes(data.attrs), **arguments}
+    return array_of(data, store, **arguments) if write_data else empty_like(data, store, **arguments)
 
 
 def save_array(

@@ -481,3 +481,21 @@ class TestNamesOfZarrPython:
         group = hierarchy(store, 3)
         assert group.update_attributes({"k": 1}) is group
         assert gzarr.open_group(store, device="cpu").attrs == {"title": "t", "k": 1}
+
+    def test_attributes_of_others_that_are_no_json_stay(self) -> None:
+        store: dict[str, Any] = {}
+        group = hierarchy(store, 3)
+        document = json.loads(store["zarr.json"])
+        others = {"n": [float("nan")], "m": {"inf": float("-inf")}, "q": float("nan")}
+        store["zarr.json"] = json.dumps({**document, "attributes": others}).encode()
+        group = gzarr.open_group(store, mode="r+", device="cpu")
+        group.update_attributes({"k": 1})
+        group.attrs.change(lambda found: {**{name: found[name] for name in reversed(found) if name != "q"}, "j": 2})
+        expected = {"k": 1, "m": others["m"], "n": others["n"], "j": 2}
+        # As text, for NaN equals nothing.
+        assert json.dumps(json.loads(store["zarr.json"])["attributes"]) == json.dumps(expected)
+        for change in ({"k": float("nan")}, {"n": [float("nan"), 1]}, {"n": float("nan")}, {"new": float("inf")}):
+            with pytest.raises(errors.ArgumentError, match=rf"attributes\['{next(iter(change))}'\].*JSON has no"):
+                group.update_attributes(change)
+        with pytest.raises(errors.ArgumentError, match="a mapping from names"):
+            group.attrs.change(lambda _: 1)  # type: ignore[arg-type,return-value]

@@ -244,6 +244,32 @@ class TestGroups:
         with pytest.raises(FileNotFoundError, match="does not exist: there is no directory"):
             xr.open_dataset(path / "nothing", engine=ENGINE)
 
+    @pytest.mark.parametrize("zarr_format", [2, 3])
+    @pytest.mark.parametrize("consolidated", [None, False])
+    def test_directories_of_archives(self, tmp_path: Path, zarr_format: Any, consolidated: bool | None) -> None:
+        for i in range(12):
+            gzarr.create_group(tmp_path / f"{i:02}.zarr", zarr_format=zarr_format)
+        written(xr.Dataset({"a": ("x", [1, 2])}), tmp_path / "deep" / "a.zarr", zarr_format)
+        options: dict[str, Any] = {"consolidated": consolidated, "engine": ENGINE}
+        with pytest.raises(
+            FileNotFoundError, match=r"no group '/' .* only groups: '00.zarr', .*'09.zarr' and 3 others;"
+        ):
+            xr.open_dataset(tmp_path, **options)
+        with pytest.raises(
+            gzarr.NodeNotFoundError, match=r"no group '/deep' .* only groups: 'a.zarr'; open one of these"
+        ):
+            xr.open_dataset(tmp_path, group="deep", **options)
+        with pytest.raises(FileNotFoundError):
+            xr.open_dataset(tmp_path, engine="zarr", consolidated=consolidated)
+        for group in ("deep/a.zarr", "03.zarr"):
+            assert list(xr.open_dataset(tmp_path, group=group, **options)) == ["a"] * group.startswith("deep")
+        assert "/deep/a.zarr" in xr.open_datatree(tmp_path, **options).groups
+
+    def test_groups_without_documents(self, path: Path) -> None:
+        (path / "a" / "b" / "zarr.json").unlink()
+        found = xr.open_dataset(path, engine=ENGINE, group="a/b", consolidated=False)
+        assert list(found) == ["two"]
+
     def test_array_in_its_place(self, path: Path) -> None:
         for consolidated in (None, False):
             with pytest.raises(gzarr.NodeTypeError, match="an array, not a group"):
@@ -275,6 +301,104 @@ class TestConsolidated:
         (path / "a" / "zarr.json").unlink()
         assert list(xr.open_dataset(path, engine=ENGINE)) == ["a", "b"]
         assert list(xr.open_dataset(path, engine=ENGINE, consolidated=False)) == ["b"]
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_attributes_of_rasters_and_of_nothing(tmp_path: Path, zarr_format: Any) -> None:
+    values = np.zeros((2, 2), "f4")
+    attributes: dict[str, Any] = {"units": "m", "bounds": [0.0, 0.0, 10.0, 10.0], "scale_factor": None}
+    group = zarr.create_group(tmp_path, zarr_format=zarr_format)
+    names: Any = {"dimension_names": ["y", "x"]}
+    if zarr_format == 2:
+        names, attributes = {}, {**attributes, "_ARRAY_DIMENSIONS": ["y", "x"]}
+    group.create_array("dem", data=values, attributes=attributes, **names)
+    check(*both(tmp_path, consolidated=False))
+
+
+#: Attributes that name other variables, all that decoding looks at, and values that they may have.
+RELATED = (
+    *("bounds", "coordinates", "grid_mapping", "ancillary_variables", "cell_measures", "formula_terms"),
+    "climatology",
+)
+ATTRIBUTES = (
+    *RELATED,
+    *("units", "calendar", "dtype", "_FillValue", "missing_value", "scale_factor", "add_offset", "_Unsigned"),
+)
+VALUES: list[Any] = [
+    *(
+        None,
+        True,
+        False,
+        0,
+        1,
+        -1.5,
+        300,
+        2**70,
+        float("nan"),
+        "",
+        "v",
+        "w",
+        "w absent",
+        "days",
+        "days since 2000-01-01",
+    ),
+    *(
+        "true",
+        "nan",
+        "1",
+        "bool",
+        "timedelta64[ns]",
+        "AAAAAAAA+H8=",
+        [],
+        [1],
+        [0.0, 0.0, 10.0, 10.0],
+        ["v"],
+        [[1]],
+        [None],
+    ),
+    *([float("nan"), 1], ["a", "b"], {}, {"a": 1}),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("zarr_format", [2, 3])
+@pytest.mark.parametrize("dtype", ["f4", "i2"])
+@pytest.mark.parametrize("name", ATTRIBUTES)
+def test_attributes_of_any_type(name: str, dtype: str, zarr_format: Any) -> None:
+    """What xarray makes of an attribute's value, be it an error, is the same with both engines."""
+    group = zarr.create_group(zarr.storage.MemoryStore(), zarr_format=zarr_format)
+    dims: dict[str, Any] = {"_ARRAY_DIMENSIONS": ["x"]} if zarr_format == 2 else {}
+    for other in ("v", "w"):
+        group.create_array(
+            other,
+            data=np.array([1, 2, 3], dtype),
+            attributes=dims,
+            dimension_names=["x"] if zarr_format == 3 else None,
+        )
+    array = group["v"]
+    for value in VALUES:
+        array.attrs.put({**dims, name: value})
+        for options in ({}, {"decode_coords": "all"} if name in RELATED else {"mask_and_scale": False}):
+            one, expected = (opened(group.store, engine, **options) for engine in (ENGINE, "zarr"))
+            what = f"{value!r} {options} {one!r} {expected!r}"
+            if isinstance(expected, xr.Dataset):
+                assert isinstance(one, xr.Dataset), what
+                check(one, expected)
+            elif (name, dtype, zarr_format) == ("_FillValue", "f4", 3) and type(value) in (int, float):
+                # Only gzarr reads what others than xarray write.
+                assert isinstance(one, xr.Dataset), what
+            else:
+                assert type(one) is type(expected), what
+
+
+def opened(store: Any, engine: Any, **options: Any) -> xr.Dataset | Exception:
+    """Return the variable ``v``, and the coordinates that there are, or the error."""
+    try:
+        # In which order a group is listed is the store's matter.
+        return xr.open_dataset(store, engine=engine, consolidated=False, **options)[["v"]].load()
+    except Exception as error:
+        return error
 
 
 def test_fill_values_of_others_in_version_3() -> None:

@@ -11,6 +11,7 @@ import pytest
 import xarray as xr
 import zarr
 import zarr.codecs
+import zarr.codecs.numcodecs as codecs
 from support import devices
 from support.xarray_datasets import ENGINE, check
 from xarray.backends.zarr import ZarrStore
@@ -222,6 +223,48 @@ class TestWriting:
         one, other = (zarr.open_array(tmp_path / name, path="a", mode="r") for name in ("a.zarr", "b.zarr"))
         assert str(one.metadata.to_dict()) == str(other.metadata.to_dict())
         xr.testing.assert_identical(again.drop_encoding(), dataset)
+
+    NUMCODECS: ClassVar[dict[str, Any]] = {
+        "filters": [
+            codecs.BitRound(keepbits=8), codecs.Delta(dtype="f4"), codecs.AsType(encode_dtype="f8", decode_dtype="f4"),
+            codecs.FixedScaleOffset(offset=0, scale=10, dtype="f4", astype="i2"), codecs.Quantize(digits=2, dtype="f4"),
+        ],
+        "compressors": [
+            codecs.Blosc(cname="zstd"), codecs.Zstd(level=3), codecs.GZip(level=2), codecs.Zlib(level=2),
+            codecs.BZ2(level=1), codecs.LZMA(), codecs.LZ4(), codecs.CRC32(), codecs.CRC32C(), codecs.Adler32(),
+            codecs.Fletcher32(), codecs.JenkinsLookup3(), codecs.Shuffle(elementsize=4),
+        ],
+    }  # fmt: skip
+
+    @pytest.mark.parametrize("layout", [{"chunks": (3, 3)}, {"chunks": (3, 3), "shards": (6, 6)}], ids=str)
+    @pytest.mark.parametrize(
+        "encoding",
+        [{kind: [codec]} for kind, some in NUMCODECS.items() for codec in some],
+        ids=lambda encoding: next(iter(encoding.values()))[0].codec_name,
+    )
+    def test_codecs_of_numcodecs_are_as_they_are_spelled(self, tmp_path: Path, encoding: Any, layout: Any) -> None:
+        dataset = xr.Dataset({"a": (("y", "x"), np.arange(36, dtype="f4").reshape(6, 6))})
+        dataset.to_zarr(tmp_path / "a.zarr", zarr_format=3, encoding={"a": {**encoding, **layout}})
+        found, expected = (xr.open_dataset(tmp_path / "a.zarr", engine=engine) for engine in (ENGINE, "zarr"))
+        for name in ("filters", "serializer", "compressors"):
+            assert found.a.encoding[name] == expected.a.encoding[name], name
+        found.to_zarr(tmp_path / "b.zarr", zarr_format=3)
+        one, other = (json.loads((tmp_path / name / "a" / "zarr.json").read_text()) for name in ("a.zarr", "b.zarr"))
+        assert one == other
+
+    def test_codecs_of_numcodecs_beside_others(self) -> None:
+        chain = ["numcodecs.crc32", {"name": "numcodecs.gzip"}, {"name": "unknown", "must_understand": False}]
+        store: dict[str, bytes] = {}
+        gzarr.create_array(store, path="a", data=np.arange(4), codecs=["bytes"], dimension_names=("x",))
+        document = json.loads(store["a/zarr.json"])
+        for codecs_after, names in (
+            (chain[:2], ["numcodecs.crc32", "numcodecs.gzip"]),
+            (chain[::2], ["numcodecs.crc32"]),
+        ):
+            changed = {**document, "codecs": [*document["codecs"], *codecs_after]}
+            store["a/zarr.json"] = json.dumps(changed).encode()
+            found = xr.open_dataset(store, engine=ENGINE, consolidated=False)
+            assert [codec["name"] for codec in found.a.encoding["compressors"]] == names
 
     def test_codecs_have_what_configures_them(self) -> None:
         codec = StoredCodec({"name": "gzip", "configuration": {"level": 3}})

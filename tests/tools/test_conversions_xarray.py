@@ -319,3 +319,59 @@ def test_optimize_proposes_nothing_that_it_finds_worse(tmp_path: Path, capsys: A
     assert forecast["now"] == forecast["then"]
     one, other = (gzarr.open_array(tmp_path / name) for name in ("source", "dest"))
     assert (one.chunks, one.compressors) == (other.chunks, other.compressors)
+
+
+NOT_JSON = {"missing_value": float("nan"), "range": [float("-inf"), {"most": float("inf")}], "units": "m"}
+
+
+def of_others(path: Path, zarr_format: Any) -> Path:
+    """Write an array with attributes that are no JSON, as zarr-python writes them."""
+    array = zarr.create_group(path, zarr_format=zarr_format).create_array(
+        "t", data=np.array([1, np.nan, 3, 4], "f4"), chunks=(4,), attributes=NOT_JSON
+    )
+    assert str(array.attrs["missing_value"]) == "nan"
+    return path
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"chunks": 2}, {"codecs": "zstd"}, {"zarr_format": 2}, {"zarr_format": 3}, {"zarr_format": "3-draft-2022"}],
+    ids=str,
+)
+def test_attributes_of_others_that_are_no_json_stay(options: dict[str, Any], zarr_format: Any, tmp_path: Path) -> None:
+    source = of_others(tmp_path / "source", zarr_format)
+    for again in ({}, {"resume": True}):
+        made = gzarr.copy(source, tmp_path / "copy", read_back=True, **options, **again)
+        # As text, for NaN equals nothing.
+        assert json.dumps(dict(made["t"].attrs)) == json.dumps(NOT_JSON)
+    part = gzarr.copy(gzarr.open_array(source, path="t").view[1:], {}, **options)
+    assert json.dumps(dict(part.attrs)) == json.dumps(NOT_JSON)
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_missing_values_of_nan_are_read_from_copies(zarr_format: Any, tmp_path: Path) -> None:
+    dataset = xr.Dataset({"t": ("x", np.array([1, np.nan, 3, 4], "f4"))})
+    dataset.to_zarr(tmp_path / "source", zarr_format=zarr_format, encoding={"t": {"missing_value": np.float32("nan")}})
+    optimized(tmp_path / "source", tmp_path / "optimized", "--zarr-format", str(5 - zarr_format))
+    assert main(["copy", str(tmp_path / "source"), str(tmp_path / "copied"), "--codecs", "zstd"]) == 0
+    for name in ("optimized", "copied"):
+        check_same(tmp_path / "source", tmp_path / name)
+        assert np.isnan(xr.open_zarr(tmp_path / name).t.encoding["missing_value"])
+
+
+@pytest.mark.parametrize("write_data", [True, False])
+def test_attributes_of_others_stay_in_new_arrays(write_data: bool, tmp_path: Path) -> None:
+    array = gzarr.open_array(of_others(tmp_path / "source", 3), path="t")
+    for data in (array, array.view[1:]):
+        made = gzarr.from_array({}, data=data, write_data=write_data)
+        assert json.dumps(dict(made.attrs)) == json.dumps(NOT_JSON)
+    with pytest.raises(ArgumentError, match=r"attributes\['q'\]: JSON has no nan"):
+        gzarr.from_array({}, data=array, write_data=write_data, attributes={"q": float("nan")})
+
+
+def test_a_refused_copy_of_the_same_format_names_no_format() -> None:
+    store: dict[str, bytes] = {}
+    gzarr.create_array(store, path="t", data=np.zeros(4))
+    with pytest.raises(ArgumentError, match=r"^'/t' cannot be copied: "):
+        gzarr.copy(store, {}, shards=3, chunks=2)
