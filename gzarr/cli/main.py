@@ -23,6 +23,8 @@ from .locations import add_location, find_places, options_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from _typeshed import SupportsWrite
+
     from ..arrays.array import Array
     from ..hierarchy.group import Group
 
@@ -59,6 +61,13 @@ class _Parser(argparse.ArgumentParser):
         """Add deferred arguments, then parse."""
         self.add_now()
         return super().parse_known_args(args, namespace)
+
+    def _print_message(self, message: str, file: SupportsWrite[str] | None = None) -> None:
+        """Print help, the version or an error; argparse would pass over a stdout that takes nothing (a full disk)."""
+        if message and file is not None and file is sys.stdout:
+            file.write(message)
+        else:
+            super()._print_message(message, file)
 
 
 def _add_bench_arguments(parser: argparse.ArgumentParser) -> None:
@@ -161,14 +170,15 @@ def _joined(argv: Sequence[str]) -> list[str]:
     return found
 
 
-def _parsed(argv: Sequence[str] | None) -> argparse.Namespace:
-    """Parse arguments; an error in a command's arguments is said with its usage."""
+def _parsed(argv: Sequence[str] | None) -> tuple[argparse.Namespace, argparse.ArgumentParser]:
+    """Return the arguments, and the parser of their command; an error in a command's is said with its usage."""
     parser = make_parser()
     args, unknown = parser.parse_known_args(_joined(sys.argv[1:] if argv is None else argv))
+    commands = next(action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
+    command: argparse.ArgumentParser = commands.choices[args.command]
     if unknown:
-        commands = next(action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
-        commands.choices[args.command].error(f"unrecognized arguments: {' '.join(unknown)}")
-    return args
+        command.error(f"unrecognized arguments: {' '.join(unknown)}")
+    return args, command
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -206,18 +216,17 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _answer(argv: Sequence[str] | None) -> int:
     """Run a command, and say its errors; return the exit code."""
+    command = argparse.ArgumentParser()
     try:
-        args = _parsed(argv)
+        args, command = _parsed(argv)
         output.begin(args)
         find_places(args)
         code: int = args.run(args)
     except KeyboardInterrupt:
         print("gzarr: interrupted", file=sys.stderr)
         return 130
-    except ArgumentError as exc:
-        return _fail(exc, 2)
     except GzarrError as exc:
-        return _fail(exc, 1)
+        return _fail(output.in_options(str(exc), command), 2 if isinstance(exc, ArgumentError) else 1)
     except MemoryError:
         return _fail("not enough memory", 1)
     return code

@@ -7,6 +7,7 @@ which stay. ``-q`` leaves summaries out, ``-v`` adds what the library logs by :m
 from __future__ import annotations
 
 import json
+import re
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +41,25 @@ def begin(args: argparse.Namespace) -> None:
 def print_json(document: Any) -> None:
     """Print a JSON document. Numbers that JSON lacks (NaN, infinities) are strings, as in documents of Zarr 3."""
     print(json.dumps(_plain(document), indent=1, allow_nan=False))
+
+
+def in_options(text: str, parser: argparse.ArgumentParser) -> str:
+    """Return a message of the library in which arguments that a command has as options are named as these.
+
+    ``pass overwrite=True`` becomes ``pass --overwrite``. Calls that a message shows, and paths, stay as they are.
+    """
+    options = {action.dest: option for action in parser._actions for option in action.option_strings if option[2:]}
+    if not options:
+        return text
+    names = "|".join(map(re.escape, options))
+
+    def named(match: re.Match[str]) -> str:
+        name, value = match["name"], match["value"]
+        if name is None:
+            return match[0]
+        return options[name] if value in (None, "True") else f"{options[name]} {value.strip(chr(39))}"
+
+    return re.sub(rf"[\w.]+\([^()]*\)|(?<![^\s(])(?P<name>{names})=(?P<value>'[^']*'|\w+)?", named, text)
 
 
 def say(args: argparse.Namespace, text: str) -> None:

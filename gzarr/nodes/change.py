@@ -26,7 +26,7 @@ from ..errors import MetadataError, NodeNotFoundError, NodeTypeError, ReadOnlyEr
 from ..metadata.formats import FORMATS, consolidated_keys, keys_and_prefixes, node_at, node_keys, without_consolidated
 from ..metadata.model import ArrayMetadata, GroupMetadata
 from ..metadata.to_documents import array_documents, dump, group_documents
-from ..stores.base import LockingStore, WritableStore
+from ..stores.base import GuardedErasing, LockingStore, WritableStore
 from ..stores.keys import join_path
 from ..stores.locks import between_processes, hold, hold_node
 from .documents import Documents, is_conditional, upward
@@ -381,10 +381,12 @@ def delete_node(store: Store, path: str) -> None:
     Raises
     ------
     StoreError
-        If the store fails. The message says if only consolidated metadata that names the node is left.
+        If the store fails; nothing was changed if it knows before that it would. The message says if only consolidated
+        metadata that names the node is left.
     """
     layout = reader_of(store).layout(path)
     with hold_node(store, path), hold_documents(store, path):
+        check_erasable(store, path, layout)
         try:
             drop_indexes(store, path)
         except StoreError as error:
@@ -403,6 +405,19 @@ def delete_node(store: Store, path: str) -> None:
                 f"still names it ({error}); run gzarr.consolidate_metadata when there is space",
                 key=error.key,
             ) from error
+
+
+def check_erasable(store: Store, path: str, layout: Layout | None) -> None:
+    """Refuse to erase a node of which the system would keep a part, where the store knows that before.
+
+    Raises
+    ------
+    StoreError
+        If so; nothing was changed.
+    """
+    if isinstance(store, GuardedErasing):
+        for prefix in keys_and_prefixes(path, layout)[1]:
+            store.check_erasable(prefix)
 
 
 def erase_node(store: Store, path: str, layout: Layout | None) -> None:

@@ -21,7 +21,7 @@ from ..stores import io_threads
 from ..stores.base import ExclusiveStore, RemoteValues, SelectiveStore, is_listable, knows_of
 from ..stores.keys import is_document
 from ..stores.locks import hold, hold_node
-from .change import documents_first, drop_indexes, erase_node, keys_above, reader_of, set_documents
+from .change import check_erasable, documents_first, drop_indexes, erase_node, keys_above, reader_of, set_documents
 from .documents import Documents, is_conditional, upward
 from .surroundings import look_around
 
@@ -297,6 +297,7 @@ def begin_array(store: Store, path: str, metadata: ArrayMetadata, location: Loca
     """
     location = clear_location(store, path, metadata, location, overwrite=overwrite)
     if location.occupied:
+        check_erasable(store, path, location.old_layout)
         drop_indexes(store, path)
         erase_node(store, path, location.old_layout)
     _write_parents(store, path, location, metadata.zarr_format)
@@ -339,6 +340,8 @@ def _write_new(
     overwrite: bool,
 ) -> None:
     replaces = overwrite and location.occupied
+    if replaces:
+        check_erasable(store, path, location.old_layout)
     drop_indexes(store, path, zarr_format=None if replaces else zarr_format, documents=location.documents)
     if replaces:
         erase_node(store, path, location.old_layout)
@@ -486,6 +489,7 @@ def move_node(store: Store, source: str, dest: str, zarr_format: ZarrFormat) -> 
                     f"there is no node at '/{dest}' in {store!r}, but {key!r} would become part of it; erase "
                     "it, or move to another path"
                 )
+        check_erasable(store, source, layout)
         drop_indexes(store, source)
         drop_indexes(store, dest)
         _write_parents(store, dest, location, zarr_format)

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .descriptors import open_into
+from .descriptors import close_all, open_into
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -260,6 +260,8 @@ def write_all(fd: int, parts: list[memoryview]) -> None:
 def check_erasable(directory: int | None, name: str, path: str) -> None:
     """Refuse to erase a directory tree that has a directory in which this user may not erase anything.
 
+    That it may be taken out of the directory that it is in is another question: :func:`check_removable`.
+
     Parameters
     ----------
     directory, name
@@ -280,9 +282,40 @@ def check_erasable(directory: int | None, name: str, path: str) -> None:
             raise error
 
     for here, folders, files, fd in os.fwalk(name, onerror=refuse, dir_fd=directory):
-        if (folders or files) and not os.access(".", os.W_OK | os.X_OK, dir_fd=fd):
-            reason = "is write-protected; nothing was changed. If it is to be erased, make it writable (chmod -R u+w)"
-            raise PermissionError(errno.EACCES, f"the directory {path + here[len(name) :]!r} {reason}")
+        check_removable(fd, "", [*folders, *files], path + here[len(name) :])
+
+
+def check_removable(directory: int | None, base: str, names: Sequence[str], path: str) -> None:
+    """Refuse to remove entries of a directory that this user may not remove; without any, nothing is refused.
+
+    Parameters
+    ----------
+    directory, base
+        Directory: its descriptor and ``""``, or None and its path with a trailing slash.
+    names
+        Names of entries.
+    path
+        Whole path of the directory, for the message.
+
+    Raises
+    ------
+    PermissionError
+        If the directory is write-protected, or has the sticky bit and one of the entries has another owner.
+    """
+    if os.name != "posix" or not names:
+        return
+    here = base or "."
+    if not os.access(here, os.W_OK | os.X_OK, dir_fd=directory):
+        reason = "is write-protected; nothing was changed. If that is to be erased, make it writable (chmod u+w)"
+        raise PermissionError(errno.EACCES, f"nothing can be erased in the directory {path!r}, which {reason}")
+    status, user = os.stat(here, dir_fd=directory), os.geteuid()
+    # Where the sticky bit is set, only an owner removes.
+    if not status.st_mode & stat.S_ISVTX or user in (0, status.st_uid):
+        return
+    for name in names:
+        if os.stat(base + name, dir_fd=directory, follow_symlinks=False).st_uid != user:
+            reason = "which has the sticky bit; nothing was changed. Let its owner erase it"
+            raise PermissionError(errno.EPERM, f"{name!r} belongs to another user in the directory {path!r}, {reason}")
 
 
 def erase_directory(directory: int | None, base: str, name: str, path: str) -> None:
@@ -310,8 +343,11 @@ def erase_directory(directory: int | None, base: str, name: str, path: str) -> N
             os.rename(base + name, base + hidden, src_dir_fd=directory, dst_dir_fd=directory)
         except FileNotFoundError:  # others are erasing it
             raise
-        except OSError:  # a mount point, or a directory that is in use on Windows
-            remove_tree(directory, base + name)
+        except OSError as error:  # a mount point, or a directory that is in use on Windows
+            if os.name == "posix" and isinstance(error, PermissionError):
+                # All below it could be erased, but not the directory itself.
+                raise
+            _remove_in_place(directory, base + name)
             return
         try:
             remove_tree(directory, base + hidden)
@@ -323,6 +359,25 @@ def erase_directory(directory: int | None, base: str, name: str, path: str) -> N
         if not isinstance(error, Exception):
             _left_over.add(f"{path}/{hidden}")
         raise
+
+
+def _remove_in_place(directory: int | None, path: str) -> None:
+    """Remove a directory tree; of a mount point, all that is in it."""
+    try:
+        remove_tree(directory, path)
+    except OSError as error:
+        if error.errno != errno.EBUSY or not _is_empty(directory, path):
+            raise
+
+
+def _is_empty(directory: int | None, path: str) -> bool:
+    fds: list[int] = []
+    try:
+        open_into(fds, path, DIRECTORY, directory=directory)
+        with os.scandir(fds[0]) as entries:
+            return next(entries, None) is None
+    finally:
+        close_all(fds)
 
 
 def remove_later(path: str) -> None:

@@ -435,6 +435,14 @@ class SelectiveStore(Protocol, metaclass=Capability):
         """Return why nodes cannot be stored, given the names of their documents; empty if they can."""
 
 
+@runtime_checkable
+class GuardedErasing(Protocol, metaclass=Capability):
+    """A store that knows before it erases whether the system would keep a part of what is to be erased."""
+
+    def check_erasable(self, prefix: str) -> None:
+        """Raise :class:`gzarr.errors.StoreError` if not all keys that start with ``prefix`` can be erased."""
+
+
 class Stage(Protocol):
     """Something that is made aside, and put in place when it is complete.
 

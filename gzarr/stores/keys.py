@@ -11,6 +11,7 @@ import re
 from typing import Final
 
 from ..errors import ArgumentError
+from .atomic_files import is_reserved
 
 #: Most names in the path of a node. Some operations look at every group above a node, for each node.
 MAX_DEPTH: Final = 256
@@ -98,6 +99,9 @@ def name_fault(name: str) -> str | None:
         return "a name of periods only is not allowed" if name else "a name must not be empty"
     if name in _DOCUMENTS:
         return "it is the name of a metadata document"
+    if is_reserved(name):
+        # In every store: what is in one can be copied to a directory.
+        return "such names are kept for locks and unfinished writes in directories; choose another name"
     if "/" in name or "\0" in name or any(c in name for c in _FOREIGN):
         return "it has a character that is not allowed in file names"
     try:

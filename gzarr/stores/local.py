@@ -23,6 +23,7 @@ from .atomic_files import (
     TEMPORARY,
     FolderWriter,
     check_erasable,
+    check_removable,
     erase_directory,
     is_reserved,
     replace_file,
@@ -534,6 +535,39 @@ class LocalStore:
             self._fail("erase", prefix, exc)
         self._drop_empty(segments[:-1])
 
+    def check_erasable(self, prefix: str) -> None:
+        """Refuse to erase what starts with ``prefix`` where the system would keep a part of it; nothing is changed.
+
+        Raises
+        ------
+        StoreError
+            If a directory on the way to it, or in it, does not let this user erase what has to be erased there.
+        """
+        segments = split_prefix(prefix)
+        self._check_name(segments, prefix)
+        try:
+            if segments:
+                self._check_below(segments)
+                return
+            # As :meth:`erase_prefix`, which leaves the root, and in it locks and the temporary files of others.
+            keys, prefixes = self.list_dir("")
+            for below in prefixes:
+                self._check_below(split_prefix(below))
+            with self._tree.at([""]) as (directory, base):
+                check_removable(directory, base, keys, self._tree.path([]))
+        except OSError as exc:
+            if exc.errno not in _ABSENT:
+                self._fail("erase", prefix, exc)
+
+    def _check_below(self, segments: Sequence[str]) -> None:
+        name = segments[-1]
+        with self._tree.at(segments) as (directory, base):
+            if is_directory(directory, base + name):
+                check_erasable(directory, base + name, self._tree.path(segments))
+            elif not is_link(directory, base + name):
+                return
+            check_removable(directory, base, [name], self._tree.path(segments[:-1]))
+
     def stage(self, prefix: str, *, replace: bool) -> FolderStage | None:
         """Begin to make what is at a prefix aside; see :class:`gzarr.stores.base.StagingStore`."""
         self._check_writable()
@@ -547,6 +581,8 @@ class LocalStore:
         try:
             # Now rather than when all is written.
             check_erasable(None, target, target)
+            if replace and not self._can_be_moved(target, must=bool(segments)):
+                return None
         except FileNotFoundError:
             pass
         except OSError as exc:
@@ -556,6 +592,21 @@ class LocalStore:
         except OSError:
             # Nothing can be made beside it.
             return None
+
+    @staticmethod
+    def _can_be_moved(target: str, *, must: bool) -> bool:
+        """Return whether a directory may be taken out of the one above it, or, if it ``must``, raise ``OSError``.
+
+        That of the store need not: what is in it can be erased without it.
+        """
+        above, name = os.path.split(target)
+        try:
+            check_removable(None, f"{above}{os.sep}", [name], above)
+        except PermissionError:
+            if must:
+                raise
+            return False
+        return True
 
     def _elsewhere(self, root: Path) -> LocalStore:
         """Return a store of another directory that is otherwise like this one, also if its class is another one."""

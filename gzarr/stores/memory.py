@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from ..errors import ArgumentError, ReadOnlyError, StoreError, ValueSizeError
 from .buffers import as_view
 from .byte_ranges import check_range, resolve_range, splice
-from .keys import is_key, split_key, split_prefix
+from .keys import split_key, split_prefix
+from .sorted_keys import changed_keys, children_of, keys_below, sorted_keys
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Iterator, Sequence
@@ -70,6 +71,8 @@ class MemoryStore:
             raise ArgumentError(f"MemoryStore needs a mutable mapping of keys to bytes, not {type(mapping).__name__}")
         self.mapping: MutableMapping[str, Any] = {} if mapping is None else mapping
         self.read_only = read_only
+        # The names in the mapping when they were last listed, and those of them that are keys, sorted.
+        self._seen: tuple[list[object], list[str]] = ([], [])
 
     def __repr__(self) -> str:
         return f"<gzarr.MemoryStore of {type(self.mapping).__name__} at {id(self.mapping):#x}>"
@@ -163,35 +166,43 @@ class MemoryStore:
 
     # -- listing
 
-    def _keys(self, prefix: str) -> list[str]:
-        split_prefix(prefix)
+    def _sorted(self, prefix: str) -> list[str]:
+        """Return all keys, sorted; ``prefix`` is what is listed, for messages."""
         try:
             # One step for a dict, so no other thread can change it during the loop.
-            keys: Iterable[object] = list(self.mapping)
+            names: list[object] = list(self.mapping)
         except Exception as exc:
             raise StoreError(f"{self!r}: cannot list {prefix!r}: {type(exc).__name__}: {exc}") from exc
-        # Other programs may keep in the mapping what is no key.
-        return sorted(key for key in keys if isinstance(key, str) and key.startswith(prefix) and is_key(key))
+        seen, keys = self._seen
+        # Others may have changed the mapping, too. To compare lists is far cheaper than to look at each name: creating
+        # a node lists several times.
+        if names != seen:
+            if names[: len(seen)] == seen:
+                changed = names[len(seen) :]
+                now = changed_keys(keys, changed, changed)
+            else:
+                present = set(names)
+                now = changed_keys(keys, present.symmetric_difference(seen), present)
+            keys = sorted_keys(names) if now is None else now
+            self._seen = names, keys
+        return keys
+
+    def _keys(self, prefix: str) -> Iterator[str]:
+        split_prefix(prefix)
+        return keys_below(self._sorted(prefix), prefix)
 
     def list(self) -> Iterator[str]:
         """Yield all keys, sorted."""
-        return iter(self._keys(""))
+        return self._keys("")
 
     def list_prefix(self, prefix: str) -> Iterator[str]:
         """Yield all keys that start with ``prefix``, sorted."""
-        return iter(self._keys(prefix))
+        return self._keys(prefix)
 
     def list_dir(self, prefix: str) -> Listing:
         """Return the keys and the prefixes directly under ``prefix``, in full from the root, each sorted."""
-        keys: list[str] = []
-        prefixes: dict[str, None] = {}
-        for key in self._keys(prefix):
-            name, slash, _ = key[len(prefix) :].partition("/")
-            if slash:
-                prefixes[f"{prefix}{name}/"] = None
-            else:
-                keys.append(key)
-        return keys, sorted(prefixes)
+        split_prefix(prefix)
+        return children_of(self._sorted(prefix), prefix)
 
     def list_sizes(self, prefix: str) -> Iterator[tuple[str, int]]:
         """Yield all keys that start with ``prefix``, sorted, each with the size of its value in bytes."""

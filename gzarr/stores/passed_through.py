@@ -12,6 +12,7 @@ from .base import (
     ConditionalStore,
     DirectoryStore,
     ExclusiveStore,
+    GuardedErasing,
     ListableStore,
     LockingStore,
     PagedListing,
@@ -207,11 +208,22 @@ class Writing:
         self.store.erase_prefix(prefix)
 
 
+class ErasingChecks:
+    """Whether what is to be erased can be erased."""
+
+    store: Any
+
+    def check_erasable(self, prefix: str) -> None:
+        """Raise :class:`gzarr.errors.StoreError` if not all keys that start with ``prefix`` can be erased."""
+        self.store.check_erasable(prefix)
+
+
 # What a store must have for a part. Faster methods come before those that they match (knows_of).
 _PARTS: dict[type, Any] = {
     Creation: ExclusiveStore,
     Conditions: ConditionalStore,
     Writing: WritableStore,
+    ErasingChecks: GuardedErasing,
     Pages: PagedListing,
     Listing: ListableStore,
     Sizes: SizedStore,

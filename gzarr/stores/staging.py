@@ -126,8 +126,11 @@ class FolderStage:
         aside = self._above / temporary_name()
         try:
             self._target.rename(aside)
-        except OSError:
-            # Layered file systems cannot rename directories of a lower layer.
+        except OSError as error:
+            # Layered file systems cannot rename directories of a lower layer. What fails otherwise, as for lack of
+            # rights, would also keep the directory from being removed, when all below it is gone.
+            if error.errno != errno.EXDEV:
+                raise
             remove_tree(None, str(self._target))
             self._rename()
             return None

@@ -11,18 +11,19 @@ import re
 import struct
 import time
 import zlib
-from bisect import bisect_left
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from ..distinct import distinct
-from .keys import is_key
+from .sorted_keys import changed_keys, children_of, keys_below, sorted_keys
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Iterator, Sequence
 
     import numpy.typing as npt
+
+    from .base import Listing
 
     IntArray = npt.NDArray[np.int64]
 
@@ -95,8 +96,8 @@ class CentralDirectory:
         self.shift = 0
         self.version = version
         self._count = 0
-        # How often keys were added or removed, and the sorted keys at one of these moments.
-        self._changes = 0
+        # Keys that were added or removed, in order, and the sorted keys after so many of these changes (-1: unknown).
+        self._changed: list[str] = []
         self._sorted: tuple[int, list[str]] = (-1, [])
 
     def add(self, name: str, entry: Iterable[int]) -> None:
@@ -109,8 +110,10 @@ class CentralDirectory:
             self.columns = larger
         self.columns[:, row] = list(entry)
         self._count += 1
+        is_new = name not in self.rows
         self.rows[name] = row
-        self._changes += 1
+        if is_new:
+            self._changed.append(name)
 
     def copy(self, version: Hashable | None) -> CentralDirectory:
         """Return a directory with the same entries, without the raw one."""
@@ -120,39 +123,28 @@ class CentralDirectory:
 
     def remove(self, name: str) -> None:
         """Remove an entry."""
-        self.rows.pop(name, None)
-        self._changes += 1
+        if self.rows.pop(name, None) is not None:
+            self._changed.append(name)
 
     def names(self) -> list[str]:
         """Return all keys, sorted; not to be changed. Other entries, which are no keys, are left out."""
-        changes = self._changes
-        if self._sorted[0] != changes:
+        count = len(self._changed)
+        done, names = self._sorted
+        if done != count:
+            # A writer lists after every node that it creates.
+            now = changed_keys(names, set(self._changed[done:count]), self.rows) if done >= 0 else None
             # Making a list is one step, so that no other thread can change the dictionary meanwhile.
-            self._sorted = changes, sorted(filter(is_key, list(self.rows)))
-        return self._sorted[1]
+            names = sorted_keys(list(self.rows)) if now is None else now
+            self._sorted = count, names
+        return names
 
     def below(self, prefix: str) -> Iterator[str]:
         """Yield all keys that start with a prefix, sorted."""
-        names = self.names()
-        for i in range(bisect_left(names, prefix), len(names)):
-            if not names[i].startswith(prefix):
-                return
-            yield names[i]
+        return keys_below(self.names(), prefix)
 
-    def children(self, prefix: str) -> tuple[list[str], list[str]]:
+    def children(self, prefix: str) -> Listing:
         """Return the keys and the prefixes directly under ``prefix``, each sorted."""
-        names, keys, prefixes = self.names(), [], []
-        i = bisect_left(names, prefix)
-        while i < len(names) and names[i].startswith(prefix):
-            name, slash, _ = names[i][len(prefix) :].partition("/")
-            if slash:
-                prefixes.append(f"{prefix}{name}/")
-                # The next character after a slash.
-                i = bisect_left(names, f"{prefix}{name}0", i)
-            else:
-                keys.append(names[i])
-                i += 1
-        return keys, prefixes
+        return children_of(self.names(), prefix)
 
     def find(self, keys: Iterable[str], count: int) -> IntArray:
         """Return the row of each key, -1 for absent ones."""

@@ -130,3 +130,38 @@ def test_levels_that_break_a_rule(tmp_path, capsys, make, message):
         group.create_array("0", **arguments)
     assert main(["info", str(tmp_path), "--strict"]) == 1
     assert message in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("version", ["0.4", "0.5"])
+def test_labels_with_other_levels_than_their_image(tmp_path, capsys, version):
+    options = {"chunks": 8, "version": version}
+    gzarr.ome.create(tmp_path, np.zeros((64, 64), "u2"), axes="yx", levels=3, **options)
+    for name in ("few", "many", "same", "others"):
+        gzarr.ome.create_labels(tmp_path, name, np.zeros((64, 64), "u4"), chunks=8)
+    assert main(["info", str(tmp_path), "--strict"]) == 0
+    capsys.readouterr()
+    for name, levels in (("few", 1), ("many", 4), ("others", 2)):
+        gzarr.ome.pyramid(tmp_path, path=f"labels/{name}", levels=levels, overwrite=True)
+
+    def of_another(found):
+        part = found.get("ome", found)
+        part["image-label"]["source"] = {"image": "../../../b"}
+        return found
+
+    gzarr.open_group(tmp_path, path="labels/others", mode="r+").attrs.change(of_another)
+    place = "$.labels" if version == "0.4" else "$.ome.labels"
+    expected = [
+        f"  /labels OME: {place}[{i}]: {name!r} must have as many levels as the image, 3, and has {count}; "
+        "gzarr.ome.pyramid makes them"
+        for i, name, count in ((0, "few", 1), (1, "many", 4))
+    ]
+    for path in ([], ["--path", "labels"]):
+        assert main(["info", str(tmp_path), "--strict", *path]) == 1
+        assert [line for line in capsys.readouterr().out.splitlines() if " OME: " in line] == expected
+    # The way out that the message names, and another number of levels of the image.
+    for name in ("few", "many"):
+        gzarr.ome.pyramid(tmp_path, path=f"labels/{name}", overwrite=True)
+    assert main(["info", str(tmp_path), "--strict"]) == 0
+    gzarr.ome.pyramid(tmp_path, levels=2, overwrite=True)
+    assert main(["info", str(tmp_path), "--strict"]) == 1
+    assert "'same' must have as many levels as the image, 2, and has 3" in capsys.readouterr().out

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import gzarr
+from gzarr.cli.main import main
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,7 +37,7 @@ def test_levels_of_an_image(tmp_path: Path) -> None:
         np.testing.assert_array_equal(one.array[...], other.array[...])
     done = run(tmp_path / "a")
     assert done.returncode == 2
-    assert "overwrite=True" in done.stderr
+    assert "has 3 levels; pass --overwrite to make those below level 0 anew" in done.stderr
     done = run(tmp_path / "a", "--overwrite", "--factors", "z=1,y=2,x=3", "--levels", "2", "--method", "max")
     assert done.stdout == "/: 2 levels, max\n  20 × 20 × 20\n"
 
@@ -68,3 +69,23 @@ class Zeros:
 
     def __getitem__(self, box: tuple[slice, ...]) -> np.ndarray:
         return np.ones(tuple(s.stop - s.start for s in box), "u1")
+
+
+def test_errors_name_options(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Messages of the library name its arguments; the command has options instead."""
+    gzarr.create_array(tmp_path, path="raw", data=DATA, chunks=8)
+    gzarr.create_array(tmp_path, path="levels=3", data=DATA, chunks=8)
+    gzarr.ome.create(tmp_path, DATA, path="image", axes="zyx", chunks=8, levels=2)
+    for arguments, text in (
+        (["raw"], "/raw does not name its dimensions; pass --axes, such as --axes zyx"),
+        (["levels=3"], "/levels=3 does not name its dimensions; pass --axes, such as --axes zyx"),
+        (["image", "--axes", "zyx"], "--axes, --scale and --units are for arrays; an image has its own"),
+        (["image"], "pass --overwrite to make those below level 0 anew"),
+    ):
+        assert main(["pyramid", str(tmp_path), "--path", *arguments]) == 2
+        assert text in capsys.readouterr().err
+    # Calls stay as they are.
+    store = tmp_path.parent / "alone"
+    gzarr.create_array(store, data=DATA, chunks=8)
+    assert main(["pyramid", str(store), "--axes", "zyx"]) == 2
+    assert "with gzarr.ome.create(…, data=array)" in capsys.readouterr().err

@@ -235,6 +235,7 @@ def test_closed_streams(root: Path, tmp_path: Path, redirection: str) -> None:
 def test_output_that_cannot_be_written(root: Path, unbuffered: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONUNBUFFERED", unbuffered)
     running = [in_shell(">/dev/full", command, root, "--json") for command in ("info", "tree", "verify", "consolidate")]
+    running += [in_shell(">/dev/full", *command) for command in (["--version"], ["--help"], ["info", "--help"])]
     for process in running:
         assert process.communicate(timeout=100)[1] == (
             "gzarr: error: cannot write the output: No space left on device\n"

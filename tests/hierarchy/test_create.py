@@ -257,7 +257,7 @@ class TestArguments:
             ({"shape": 3, "dtype": "u1", "codecs": ["lz5"]}, "lz5"),
             ({"shape": 3, "dtype": "u1", "codecs": [5]}, "codecs"),
             ({"shape": 3, "dtype": "u1", "codecs": ["zstd"], "compressors": None}, "compressors"),
-            ({"shape": 3, "dtype": "u1", "codecs": ["zstd", "bytes"]}, "before"),
+            ({"shape": 3, "dtype": "u1", "codecs": ["zstd", "bytes"]}, "list it first"),
             ({"shape": 3, "dtype": "u1", "codecs": ["bytes", "bytes"]}, "exactly one"),
             ({"shape": 3, "dtype": "u1", "codecs": ["vlen-utf8"]}, "vlen-utf8"),
             ({"shape": 3, "dtype": str, "codecs": ["bytes"]}, "vlen-utf8"),

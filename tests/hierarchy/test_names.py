@@ -230,7 +230,14 @@ def test_backslashes(zarr_format: Any, tmp_path: Path) -> None:
     assert list(gzarr.open_group(tmp_path / "b", use_consolidated=True)) == ["u\\v"]
 
 
-@pytest.mark.parametrize("name", ["zarr.json", ".zgroup", "a/.zarray", "a//b", "...", "a/../b", "a\0b"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "zarr.json", ".zgroup", "a/.zarray", "a//b", "...", "a/../b", "a\0b",
+        # Those that a directory could not hold.
+        ".gzarr-locks", "a/.gzarr-locks/b", ".gzarr-temporary-1",
+    ],
+)  # fmt: skip
 def test_names_that_are_refused(name: str) -> None:
     values: dict[str, bytes] = {}
     group = gzarr.create_group(values)

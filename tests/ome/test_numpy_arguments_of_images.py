@@ -157,5 +157,5 @@ def test_levels(image: Any) -> None:
         assert image.level(level).shape == image.level(1).shape
         np.testing.assert_array_equal(image.read(level), image.read(1))
         np.testing.assert_array_equal(image.render(level=level), image.render(level=1))
-    with pytest.raises(ArgumentError, match="has levels 0 to 2, not np.float64"):
+    with pytest.raises(ArgumentError, match=r"has levels 0 to 2, not np\.float64"):
         image.level(np.float64(1))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import subprocess
@@ -15,7 +16,7 @@ from support.interrupts import interrupted
 import gzarr
 from gzarr.errors import StoreError
 from gzarr.stores import LocalStore
-from gzarr.stores.atomic_files import TEMPORARY, check_erasable, remove_tree, temporary_name
+from gzarr.stores.atomic_files import TEMPORARY, check_erasable, check_removable, remove_tree, temporary_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,6 +32,9 @@ import gzarr
 root = sys.argv[1]
 def hidden():
     return [name for _, folders, _ in os.walk(root) for name in folders if name.startswith(".gzarr-temporary-")]
+def files(top):
+    found = [os.path.join(here, name) for here, _, names in os.walk(top) for name in names]
+    return {name: open(name, "rb").read() for name in found}
 def protected(top):
     for here, folders, files in os.walk(top, topdown=False):
         os.chmod(here, 0o555)
@@ -59,8 +63,12 @@ for options in ({}, {"follow_symlinks": False}):
     group = gzarr.create_group(store)
     group.create_array("a", data=np.arange(400).reshape(20, 20), chunks=(5, 5))
     os.chmod(f"{store.root}/a/c/2", 0o555)
+    before = files(store.root)
+    refused(lambda: group.__delitem__("a"), "cannot erase 'a/'", f"{store.root}/a/c/2", "nothing was changed", "chmod")
+    assert files(store.root) == before
+    # Those who do not ask.
     why = "Permission denied; it is gone all the same", f"{store.root}/.gzarr-temporary-"
-    refused(lambda: group.__delitem__("a"), *why)
+    refused(lambda: store.erase_prefix("a/"), *why)
     assert not list(group)
     os.rename(f"{store.root}/{hidden()[0]}", f"{root}/kept{len(options)}")
     group.create_array("a", data=np.arange(400).reshape(20, 20), chunks=(5, 5))
@@ -69,6 +77,41 @@ for options in ({}, {"follow_symlinks": False}):
     os.chmod(f"{store.root}/a/empty", 0o555)
     del group["a"]
     assert os.listdir(store.root) == ["zarr.json"]
+"""
+# The directory above may be protected, so that nobody adds or removes nodes, while what is in it may be changed.
+ABOVE = """
+for zarr_format in (2, 3):
+    for options in ({}, {"follow_symlinks": False}):
+        top = f"{root}/{len(options)}-{zarr_format}.zarr"
+        store = gzarr.LocalStore(top, **options)
+        group = gzarr.create_group(store, zarr_format=zarr_format)
+        group.create_group("free")
+        group.create_array("x", data=np.arange(100).reshape(10, 10), chunks=(5, 5))
+        gzarr.consolidate_metadata(store)
+        before = files(top)
+        os.chmod(top, 0o555)
+        source = {}
+        gzarr.create_array(source, data=np.ones(3), zarr_format=zarr_format)
+        new = {"path": "x", "overwrite": True, "zarr_format": zarr_format}
+        cached = gzarr.CachedStore(store, f"{root}/cache", max_bytes=1 << 20)
+        works = {
+            "data": lambda: gzarr.create_array(store, data=np.ones(3), **new),
+            "no data": lambda: gzarr.create_array(store, shape=3, dtype="u1", **new),
+            "group": lambda: gzarr.create_group(store, **new),
+            "del": lambda: gzarr.open_group(store, mode="r+").__delitem__("x"),
+            "move": lambda: gzarr.open_group(store, mode="r+").move("x", "free/x"),
+            "copy": lambda: gzarr.copy(source, store, dest_path="x", overwrite=True),
+            "cached": lambda: gzarr.open_group(cached, mode="r+").__delitem__("x"),
+            "erase": lambda: store.erase_prefix("x/"),
+        }
+        for name, work in works.items():
+            why = [] if name == "erase" else [top, "nothing was changed", "chmod"]
+            refused(work, "cannot", *why)
+            assert files(top) == before, (name, options, files(top))
+        # The node itself can be opened, and what is in it replaced.
+        gzarr.create_array(f"{top}/x", data=np.ones(3), zarr_format=zarr_format, overwrite=True)
+        assert gzarr.open_array(store, path="x")[...].tolist() == [1, 1, 1]
+        assert not hidden(), hidden()
 """
 # What an earlier version, or a killed process, has left.
 LEFT = """
@@ -88,7 +131,7 @@ assert os.stat(f"{root}/elsewhere").st_mode & 0o777 == 0o555
 
 
 @pytest.mark.skipif(bool(USER) and shutil.which("setpriv") is None, reason="root has all rights")
-@pytest.mark.parametrize("script", [OVERWRITE, ERASE, LEFT], ids=["overwrite", "erase", "left"])
+@pytest.mark.parametrize("script", [OVERWRITE, ERASE, ABOVE, LEFT], ids=["overwrite", "erase", "above", "left"])
 def test_what_is_write_protected(script: str, tmp_path: Path) -> None:
     command = [*USER, sys.executable, "-c", HEAD + script, str(tmp_path)]
     try:
@@ -222,3 +265,71 @@ def test_a_tree_that_others_erase_is_no_failure(tmp_path) -> None:
     remove_tree(None, str(tmp_path / temporary_name()), protected=True)
     with pytest.raises(FileNotFoundError):
         check_erasable(None, str(tmp_path / "x"), "x")
+
+
+def test_what_others_own_in_a_directory_with_the_sticky_bit(tmp_path, monkeypatch) -> None:
+    group = gzarr.create_group(tmp_path / "g")
+    group.create_array("x", data=list(range(20)), chunks=2)
+    (tmp_path / "g").chmod(0o1777)
+    check_removable(None, f"{tmp_path}/g/", ["x"], "g")
+    monkeypatch.setattr("os.geteuid", lambda: 4321)
+    with pytest.raises(PermissionError, match=r"'x' belongs to another user.*sticky bit; nothing was changed"):
+        check_removable(None, f"{tmp_path}/g/", ["x"], "g")
+    for work in (
+        lambda: delete_in(group, "x"),
+        lambda: group.create_array("x", data=[1], overwrite=True),
+    ):
+        with pytest.raises(StoreError, match="belongs to another user"):
+            work()
+        assert group["x"][...].tolist() == list(range(20))
+    # An empty directory holds nothing that would have to be removed from it.
+    check_removable(None, f"{tmp_path}/g/", [], "g")
+
+
+@pytest.mark.parametrize("number", [errno.EPERM, errno.EACCES, errno.EBUSY])
+def test_a_directory_that_turns_out_not_to_be_movable_keeps_what_is_in_it(number, tmp_path, monkeypatch) -> None:
+    store = LocalStore(tmp_path)
+    store.set("x/c/0", b"old")
+    stage = store.stage("x/", replace=True)
+    assert stage is not None
+    stage.store.set("x/c/0", b"new")
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise OSError(number, os.strerror(number))
+
+    with monkeypatch.context() as patched:
+        patched.setattr("gzarr.stores.staging._exchange", lambda: None)
+        patched.setattr("pathlib.Path.rename", refuse)
+        with pytest.raises(StoreError, match="cannot put a new directory in place"):
+            stage.put_in_place(replace=True)
+        if number != errno.EBUSY:
+            patched.setattr("os.rename", refuse)
+            with pytest.raises(StoreError, match="cannot erase 'x/'"):
+                store.erase_prefix("x/")
+    stage.discard()
+    assert store.get("x/c/0") == b"old"
+    assert not hidden(tmp_path)
+
+
+def test_of_a_mount_point_all_is_erased_that_is_in_it(tmp_path, monkeypatch) -> None:
+    group = gzarr.create_group(tmp_path / "g")
+    group.create_array("x", data=list(range(20)), chunks=2)
+    place, rename, rmdir = str(tmp_path / "g" / "x"), os.rename, os.rmdir
+
+    def busy(work: Callable[..., Any]) -> Callable[..., Any]:
+        def worked(path: Any, *arguments: Any, **named: Any) -> None:
+            if str(path) == place:
+                raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
+            work(path, *arguments, **named)
+
+        return worked
+
+    monkeypatch.setattr("gzarr.stores.local.can_be_staged", lambda target: target != place)
+    monkeypatch.setattr("os.rename", busy(rename))
+    monkeypatch.setattr("os.rmdir", busy(rmdir))
+    group.create_array("x", data=[1, 2], overwrite=True)
+    assert group["x"][...].tolist() == [1, 2]
+    del group["x"]
+    assert not list(group)
+    assert not list(Path(place).iterdir())
+    assert not hidden(tmp_path)
