@@ -46,7 +46,8 @@ def print_json(document: Any) -> None:
 def in_options(text: str, parser: argparse.ArgumentParser) -> str:
     """Return a message of the library in which arguments that a command has as options are named as these.
 
-    ``pass overwrite=True`` becomes ``pass --overwrite``. Calls that a message shows, and paths, stay as they are.
+    ``pass overwrite=True`` becomes ``pass --overwrite``, and ``chunks={'z': 16}`` ``--chunks z=16``. Calls that a
+    message shows, and paths, stay as they are.
     """
     options = {action.dest: option for action in parser._actions for option in action.option_strings if option[2:]}
     if not options:
@@ -57,9 +58,11 @@ def in_options(text: str, parser: argparse.ArgumentParser) -> str:
         name, value = match["name"], match["value"]
         if name is None:
             return match[0]
-        return options[name] if value in (None, "True") else f"{options[name]} {value.strip(chr(39))}"
+        given = re.sub(r"'(\w+)': ", r"\1=", value or "").strip("'{}")
+        return options[name] if given in ("", "True") else f"{options[name]} {given}"
 
-    return re.sub(rf"[\w.]+\([^()]*\)|(?<![^\s(])(?P<name>{names})=(?P<value>'[^']*'|\w+)?", named, text)
+    value = r"'[^']*'|\{[^{}]*\}|\w+"
+    return re.sub(rf"[\w.]+\([^()]*\)|(?<![^\s(])(?P<name>{names})=(?P<value>{value})?", named, text)
 
 
 def say(args: argparse.Namespace, text: str) -> None:

@@ -137,7 +137,7 @@ class ZarrStore(RequestedValues, WholeValues):
         """Return why nodes cannot be stored, given the names of their documents; empty if they can."""
         if set(documents) == {"zarr.json"} or not self.documents_first:
             return ""
-        return "Icechunk holds Zarr version 3 only: choose that (zarr_format=3, --zarr-format 3)"
+        return "Icechunk holds Zarr version 3 only: choose that (zarr_format=3)"
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, ZarrStore):

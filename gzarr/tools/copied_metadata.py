@@ -104,9 +104,9 @@ def array_metadata(
         with contextlib.suppress(ArgumentError):
             new_metadata(to, shape, zarr_format, layout=layout, **{**arguments, "codecs": AUTO})
             # Codecs that the caller asked for are not questioned.
-            hint = "" if not kept[2] else "; other codecs would do (codecs='auto', --codecs auto)"
+            hint = "" if not kept[2] else "; other codecs would do (codecs='auto')"
         if any(isinstance(value, tuple | list) and len(value) != metadata.ndim for value in (chunks, shards)):
-            hint = "; arrays of several numbers of dimensions take them by name (chunks={'z': 16}, --chunks z=16)"
+            hint = "; arrays of several numbers of dimensions take them by name (chunks={'z': 16})"
         raise ArgumentError(f"'/{at}' cannot be copied{in_format}: {error}{hint}") from error
     if made.dtype != metadata.dtype or made.shape != metadata.shape:
         raise ArgumentError(

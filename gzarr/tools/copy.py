@@ -249,7 +249,7 @@ def _plan_nodes(
         if meaning.losses and not options.lossy:
             raise ArgumentError(
                 f"'/{at}' cannot be copied to Zarr format {zarr_format!r} without loss: {'; '.join(meaning.losses)}; "
-                "lossy=True (--lossy) copies it nevertheless"
+                "lossy=True copies it nevertheless"
             )
         storage = KEPT if at in kept_arrays else options.storage
         made = array_metadata(metadata, at, to, zarr_format, target.location.layout, storage, meaning)

@@ -151,8 +151,8 @@ class Copy:
             taken = "are chunks without an array" if stray_chunks(self._store, self._path, array.metadata) else ""
         if taken and not overwrite:
             raise ArgumentError(
-                f"there {taken} at {where} already; pass resume=True (--resume) to continue an interrupted copy, "
-                "or overwrite=True (--overwrite) to erase it with everything below it"
+                f"there {taken} at {where} already; pass resume=True to continue an interrupted copy, or "
+                "overwrite=True to erase it with everything below it"
             )
         self._erase = bool(taken)
 
@@ -189,8 +189,8 @@ class Copy:
             if others:
                 raise ArgumentError(
                     f"'/{others[0]}' in {self._store!r} is not in the source, or no longer (one of {len(others)} in "
-                    f"'/{path}'): resume=True (--resume) erases no nodes; erase unwanted ones yourself, or pass "
-                    "overwrite=True (--overwrite) to start over"
+                    f"'/{path}'): resume=True erases no nodes; erase unwanted ones yourself, or pass "
+                    "overwrite=True to start over"
                 )
 
     def _present(self, path: str) -> NodeMetadata | None:
@@ -275,5 +275,5 @@ def _is_same(present: GroupMetadata, metadata: GroupMetadata) -> bool:
 def _other(path: str, store: ReadableStore) -> ArgumentError:
     return ArgumentError(
         f"'/{path}' in {store!r} is not a copy of the source made with these arguments; pass overwrite=True "
-        "(--overwrite) to erase it"
+        "to erase it"
     )

@@ -84,6 +84,11 @@ def test_errors_name_options(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     ):
         assert main(["pyramid", str(tmp_path), "--path", *arguments]) == 2
         assert text in capsys.readouterr().err
+    gzarr.copy(tmp_path, tmp_path.parent / "copied")
+    assert main(["copy", str(tmp_path), str(tmp_path.parent / "copied")]) == 2
+    assert "pass --resume to continue an interrupted copy, or --overwrite to erase it" in capsys.readouterr().err
+    assert main(["copy", str(tmp_path), str(tmp_path.parent / "none"), "--chunks", "4,4"]) == 2
+    assert "take them by name (--chunks z=16)" in capsys.readouterr().err
     # Calls stay as they are.
     store = tmp_path.parent / "alone"
     gzarr.create_array(store, data=DATA, chunks=8)
