@@ -108,7 +108,7 @@ def output(memory: Results, out: Any, shape: tuple[int, ...], dtype: np.dtype[An
     """
     if memory is not HOST and not is_in_cupy(dtype):
         readable = [repr(name) for name in dtype.names or () if is_in_cupy(dtype[name])]
-        more = f", or read one field of it: {', '.join(readable)}" if readable else ""
+        more = f", or read a single field, such as array[{readable[0]}]" if readable else ""
         raise DeviceError(
             f"/{path}: CuPy has no dtype {dtype}, so its elements cannot be on a GPU; open the array with "
             f'device="cpu"{more}'

@@ -28,9 +28,12 @@ if TYPE_CHECKING:
 
 #: Bytes of a mapping for several arrays.
 _SHARED_BYTES: Final = 8 << 20
-#: Memory is used again for arrays of at least this share of its size.
+#: Memory is used again for arrays of at least this share of its size; rather than to hold too much, of the other.
 _FIT: Final = 0.75
-#: Bytes that may be kept beyond what was in use at one time: most of them are parts of mappings, and never touched.
+_LEAST_FIT: Final = 0.25
+#: Too much is more than so many times what was in use at one time, and so many bytes: most of these are parts of
+#: mappings, and never touched.
+_MORE: Final = 1.25
 _SPARE_BYTES: Final = 4 * _SHARED_BYTES
 
 
@@ -63,34 +66,50 @@ class RecycledResults(HostResults):
         nbytes = math.prod(shape) * dtype.itemsize
         if nbytes < result_memory.ALIGNED_BYTES or dtype.hasobject:
             return super().empty(shape, dtype)
-        memory = self._fitting(nbytes)
+        memory = self._kept_for(nbytes)
         if memory is None:
-            self._forget_others(nbytes)
             memory = self._new(nbytes)
         return self._lent(memory, nbytes).view(dtype).reshape(shape)
 
-    def _fitting(self, nbytes: int) -> Bytes | None:
-        """Return kept memory that an array fills, or nearly fills."""
+    def _kept_for(self, nbytes: int) -> Bytes | None:
+        """Return kept memory that an array nearly fills; rather than to hold too much, also less well filled one."""
+        memory = self._fitting(nbytes, _FIT)
+        if memory is not None:
+            return memory
+        used = sum(list(self._used.values())) + nbytes
+        self._most = max(self._most, used)
+        kept = sum(size * len(memories) for size, memories in list(self._kept.items()))
+        too_much = used + kept - int(_MORE * self._most) - _SPARE_BYTES
+        if too_much > 0:
+            memory = self._fitting(nbytes, _LEAST_FIT)
+            if memory is None:
+                self._free(too_much)
+        return memory
+
+    def _fitting(self, nbytes: int, share: float) -> Bytes | None:
+        """Return the smallest kept memory of which an array takes at least a share."""
         # Of several threads, another one may have taken what was there.
-        for size in sorted(size for size, kept in list(self._kept.items()) if kept and _FIT * size <= nbytes <= size):
+        for size in sorted(size for size, kept in list(self._kept.items()) if kept and share * size <= nbytes <= size):
             try:
                 return self._kept[size].pop()
             except IndexError:
                 pass
         return None
 
+    def _free(self, nbytes: int) -> None:
+        """Free so many bytes of what is kept, the smallest first, which serve the fewest arrays."""
+        for size in sorted(self._kept):
+            while nbytes > 0:
+                try:
+                    self._kept[size].pop()
+                except IndexError:
+                    break
+                nbytes -= size
+
     def _lent(self, memory: Bytes, nbytes: int) -> Bytes:
         """Return the first bytes of memory that is given back with the last array over it."""
         self._used[id(memory)] = len(memory)
         return np.asarray(_Lent(memory, self))[:nbytes]
-
-    def _forget_others(self, nbytes: int) -> None:
-        """Free what is kept, if new memory would come to much more than was ever in use."""
-        used = sum(list(self._used.values())) + nbytes
-        self._most = max(self._most, used)
-        kept = sum(size * len(memories) for size, memories in list(self._kept.items()))
-        if used + kept > self._most + _SPARE_BYTES:
-            self._kept.clear()
 
     def _new(self, nbytes: int) -> Bytes:
         """Return new memory; of several arrays, the others of their mapping are kept."""

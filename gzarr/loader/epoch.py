@@ -115,13 +115,8 @@ class Epoch:
     def most_slab_bytes(self) -> int:
         """Most bytes of a rank's slabs of a block, unless its samples are few in many groups."""
         if self.settings.shuffle != "blocks":
-            return self.rank_bytes
+            return self.settings.block_bytes // self.world_size
         return -(-self.order.most_bytes // self.world_size)
-
-    @property
-    def rank_bytes(self) -> int:
-        """A rank's part of the bytes of a block."""
-        return self.settings.block_bytes // self.world_size
 
     def slabs(self, begin: int, end: int) -> Slabs | RowSlabs:
         """Return the slabs of the rank's turns from ``begin`` to ``end``, which are not read yet."""
@@ -213,13 +208,17 @@ class Epoch:
 
     @property
     def most_bytes(self) -> int:
-        """Most bytes that are read together, unless a single group or batch has more."""
+        """Most bytes that are read together, unless a single group has more."""
         if self.shares_slabs:
             return self.most_slab_bytes
         if self._reads_blocks:
-            return self.rank_bytes
-        turns, apart = self.most_turns, self.samples.apart_nbytes
-        return turns * self.samples.sample_nbytes + min(turns * apart, max(self.rank_bytes, apart))
+            return self.settings.block_bytes // self.world_size
+        return self.most_turns * (self.samples.sample_nbytes + self.samples.apart_nbytes)
+
+    @property
+    def largest_block_bytes(self) -> int:
+        """Bytes of the largest block that is read whole, also of one that is a single group; 0 without such blocks."""
+        return self.most_slab_bytes if self._reads_blocks else 0
 
     def bounds(self, begin: int, end: int) -> list[int]:
         """Return the turns at which reading from turn ``begin`` to ``end`` is cut, both included.

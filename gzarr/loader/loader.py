@@ -407,7 +407,9 @@ class Loader:
         """Return the most bytes that this rank holds of samples and chunks."""
         static: int = sum(array.nbytes for array in self._static.values())
         batches = (self._prefetch + 1) * (self._batch_size * epoch.samples.sample_nbytes + static)
-        return most_held(epoch) + epoch.kept_bytes + batches + static
+        # A block of one group may have more than its part of the buffer, and is then the only one.
+        held = max(most_held(epoch), epoch.largest_block_bytes)
+        return held + epoch.kept_bytes + batches + static
 
     def stats(self) -> Stats:
         """Return what the last iterator has given out until now, and where its time went: a copy of its counters."""

@@ -225,8 +225,8 @@ class Merge:
             object with ``__array__`` or ``__dlpack__``. It may be used again when the call returns.
         batch
             The loader's batch, or where its samples begin: int64 ``(n, axes)``, as ``batch.origins``. Predictions for a
-            batch are reversed as its samples are (the loader's ``flip``), and are turned back. Those for origins have
-            to lie as ``out`` does.
+            batch are reversed as its samples are (the loader's ``flip``), and are turned back along the patch's axes.
+            Those for origins have to lie as ``out`` does.
 
         Raises
         ------
@@ -242,9 +242,15 @@ class Merge:
             raise ArgumentError("this Merge is closed: all patches have come, or there was an error")
         origins = self._origins(batch)
         rows = self._tiles.rows(origins)
+        flipped = getattr(batch, "flipped", ())
+        if flipped is None:
+            raise ArgumentError(
+                f"{self._out.name}: flip= has reversed some arrays of the batch and not others, so it does not say how "
+                "predictions lie; turn them as out lies, and pass batch.origins instead of the batch"
+            )
         with self._memory.using(predictions) as place:
             predictions = place.taken(predictions, self._out.name)
-            inner = self._inner(tuple(predictions.shape), len(rows), getattr(batch, "flipped", ()))
+            inner = self._inner(tuple(predictions.shape), len(rows), flipped)
             if kind_of(predictions.dtype) not in "biuf":
                 raise ArgumentError(
                     f"predictions of {predictions.dtype} have no means; they must be integers, floating-point numbers "

@@ -80,7 +80,6 @@ class PinnedResults(RecycledResults):
         with devices.get_device(self.device) as device:
             memory = self._used_before(nbytes)
             if memory is None:
-                self._forget_others(nbytes)
                 each = -(-nbytes // result_memory.ALIGNMENT) * result_memory.ALIGNMENT
                 count = min(max(_TOGETHER_BYTES // each, 1), _TOGETHER)
                 whole = device.pinned(count * each)
@@ -91,7 +90,7 @@ class PinnedResults(RecycledResults):
 
     def _used_before(self, nbytes: int) -> Bytes | None:
         """Return memory that was used before; wait for a copy from it rather than take more."""
-        while (memory := self._fitting(nbytes)) is None:
+        while (memory := self._kept_for(nbytes)) is None:
             try:
                 event, memories = self._waiting.popleft()
             except IndexError:

@@ -231,14 +231,7 @@ class Source:
             for axis, length, factor in zip(part.axes, self.read_shape, part.factor, strict=True)
         )
 
-    def read(
-        self,
-        origins: IntArray,
-        outputs: Sequence[Any],
-        memory: Memory,
-        rows: IntArray | None = None,
-        most_bytes: int | None = None,
-    ) -> None:
+    def read(self, origins: IntArray, outputs: Sequence[Any], memory: Memory, rows: IntArray | None = None) -> None:
         """Read the windows of some samples.
 
         Parameters
@@ -251,18 +244,9 @@ class Source:
             Memory of the arrays.
         rows
             int64 ``(n,)``, place of each sample along the first axes of ``outputs``; None for 0 to n − 1.
-        most_bytes
-            Most bytes of windows that are read apart at a time, unless those of one sample take more; None for all.
         """
         if self.output.sparse is not None:
             self._read_sparse(origins, outputs, memory, rows)
-            return
-        count, apart = len(origins), self.apart_nbytes
-        if apart and most_bytes is not None and count * apart > most_bytes:
-            each = max(most_bytes // apart, 1)
-            places = np.arange(count) if rows is None else rows
-            for some in (slice(begin, begin + each) for begin in range(0, count, each)):
-                self.read(origins[some], outputs, memory, places[some])
             return
         target = Target(self, origins, outputs, memory, rows)
         self.array.read_windows(

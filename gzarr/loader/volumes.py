@@ -146,9 +146,11 @@ class Volumes:
         return len(self.each[0].samples.counts)
 
     @cached_property
-    def flipped(self) -> tuple[int, ...]:
-        """Axes of the grid along which samples are reversed."""
-        axes = {part.axes[d] for part in self.parts for d in part.flip}
+    def flipped(self) -> tuple[int, ...] | None:
+        """Axes of the grid along which samples are reversed; None if some of their arrays are not."""
+        axes = {part.axes[d] for part in self.parts for d in part.flip} - {None}
+        if any(axis in axes and d not in part.flip for part in self.parts for d, axis in enumerate(part.axes)):
+            return None
         return tuple(sorted(axis for axis in axes if axis is not None))
 
     @property

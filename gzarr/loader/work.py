@@ -66,12 +66,13 @@ class Batch(dict[str, Any]):
         int64 ``(n, axes)``, the elements that each sample begins at, without its halo and runs: of :class:`Windows`,
         the sample's own step.
     flipped
-        Axes of ``origins`` along which the samples are reversed, by the loader's ``flip``.
+        Axes of ``origins`` along which the samples are reversed, by the loader's ``flip``; None if that holds for some
+        arrays only.
     """
 
     __slots__ = ("flipped", "origins", "samples", "volumes")
 
-    flipped: tuple[int, ...]
+    flipped: tuple[int, ...] | None
     samples: IntArray
     volumes: IntArray
     origins: IntArray
@@ -300,7 +301,7 @@ class EpochWork:
                 for source in self.volumes[volume].sources:
                     outputs = [batch.arrays[source.number][taken] for batch, taken in pieces]
                     rows = None if len(self.volumes) == 1 else places
-                    source.read(origins[places], outputs, self.memory, rows, self.epoch.rank_bytes)
+                    source.read(origins[places], outputs, self.memory, rows)
 
     def _read_kept(
         self, kept: Kept, numbers: IntArray, origins: IntArray, pieces: Sequence[tuple[_Open, slice]]

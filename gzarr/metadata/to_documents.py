@@ -182,15 +182,26 @@ def plain(attributes: Any) -> dict[str, Any]:
 
 
 def plain_changed(attributes: Any, present: dict[str, Any]) -> dict[str, Any]:
-    """Return attributes like :func:`plain`; a ``NaN`` in those that are as they are at ``present`` stays there."""
+    """Return attributes like :func:`plain`; a ``NaN`` that is at its place in those at ``present`` stays there."""
     if not hasattr(attributes, "items"):
         return plain(attributes)
     result: dict[str, Any] = _plain(attributes, "attributes", 0, finite=False)
-    for name, value in result.items():
-        # As text, for NaN equals nothing.
-        if name not in present or json.dumps(value) != json.dumps(present[name]):
-            _plain(value, _member("attributes", name), 1, finite=True)
+    _refuse_new(result, present, "attributes")
     return result
+
+
+def _refuse_new(value: Any, present: Any, where: str) -> None:
+    """Refuse numbers that JSON lacks, unless they are at their places already."""
+    if isinstance(value, dict):
+        for name, item in value.items():
+            _refuse_new(item, present.get(name) if isinstance(present, dict) else None, _member(where, name))
+    elif isinstance(value, list):
+        known = present if isinstance(present, list) else []
+        for i, item in enumerate(value):
+            _refuse_new(item, known[i] if i < len(known) else None, f"{where}[{i}]")
+    # As text, for NaN equals nothing.
+    elif isinstance(value, float) and repr(value) != repr(present):
+        _number(value, where, finite=True)
 
 
 def plain_value(value: Any, where: str) -> Any:

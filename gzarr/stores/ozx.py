@@ -69,8 +69,8 @@ def refusal(documents: Collection[str]) -> str:
     if set(documents) == {DOCUMENT}:
         return ""
     return (
-        "an .ozx file holds OME-Zarr 0.5 or later, which is Zarr version 3: choose that (version='0.5', zarr_format=3), "
-        "or name the archive .zarr.zip"
+        "an .ozx file holds OME-Zarr 0.5 or later, which is Zarr version 3: choose that (version='0.5', "
+        "zarr_format=3), or name the archive .zarr.zip"
     )
 
 

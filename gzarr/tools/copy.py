@@ -105,7 +105,7 @@ def copy(  # noqa: PLR0913
         Whether to copy also what some reader will see less of, because the format has no words for it.
     budget_bytes
         Approximate limit in bytes of the memory for elements and encoded chunks. One chunk (shard) of the copy is
-        always held, even if it is larger.
+        always held, even if it is larger. Strings count 64 bytes each, however long they are.
     allow_pickle
         Whether codecs that run pickled code are allowed. Only for trusted data.
     source_options, dest_options

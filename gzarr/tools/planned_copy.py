@@ -274,6 +274,5 @@ def _is_same(present: GroupMetadata, metadata: GroupMetadata) -> bool:
 
 def _other(path: str, store: ReadableStore) -> ArgumentError:
     return ArgumentError(
-        f"'/{path}' in {store!r} is not a copy of the source made with these arguments; pass overwrite=True "
-        "to erase it"
+        f"'/{path}' in {store!r} is not a copy of the source made with these arguments; pass overwrite=True to erase it"
     )

@@ -16,6 +16,7 @@ from ..arrays.read_options import check_missing
 from ..arrays.stored_chunks import grid_points, stored_chunks
 from ..codecs.codec import ArrayRepresentation
 from ..engines import kernels
+from ..engines.pool import thread_count
 from ..errors import ChunkError, MetadataError, MissingChunkError, SelectionError, StoreError
 from ..hierarchy.open import open as open_node
 from ..metadata.model import ArrayMetadata
@@ -181,6 +182,9 @@ class _CheckedChunks:
         self._seen = _Seen(metadata.grid_shape) if missing == "error" and self._listed else None
         nbytes = max(math.prod(metadata.chunk_shape) * metadata.dtype.itemsize, 1)
         self.batch = max(min(BATCH_BYTES // nbytes, _BATCH_CHUNKS), 1)
+        if metadata.dtype.hasobject:
+            # Nobody knows how long texts are.
+            self.batch = min(self.batch, thread_count())
 
     def stored(self) -> Iterator[tuple[str, Coords]]:
         """Yield key and coordinates of the stored chunks (shards), or of all chunks if the store cannot list."""
@@ -332,7 +336,8 @@ def verify(
 
     Checksums, sizes, shard indexes and metadata documents are checked as in a read; chunks without a checksum are
     counted, because damage that leaves them decodable is not found. Consolidated metadata is not checked. At most 64
-    MiB of decoded chunks are held at a time, or one larger chunk.
+    MiB of decoded chunks are held at a time, or one larger chunk; of strings, which may be of any length, one for each
+    thread.
 
     Parameters
     ----------

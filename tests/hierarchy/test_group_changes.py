@@ -494,7 +494,13 @@ class TestNamesOfZarrPython:
         expected = {"k": 1, "m": others["m"], "n": others["n"], "j": 2}
         # As text, for NaN equals nothing.
         assert json.dumps(json.loads(store["zarr.json"])["attributes"]) == json.dumps(expected)
-        for change in ({"k": float("nan")}, {"n": [float("nan"), 1]}, {"n": float("nan")}, {"new": float("inf")}):
+        # So do those beside which others change.
+        group.update_attributes({"n": [float("nan"), 1], "m": {"inf": float("-inf"), "more": 1}})
+        assert json.loads(store["zarr.json"])["attributes"]["m"] == {"inf": float("-inf"), "more": 1}
+        for change in (
+            {"k": float("nan")}, {"n": [1, float("nan")]}, {"n": float("nan")}, {"new": float("inf")},
+            {"m": {"inf": float("inf")}},
+        ):  # fmt: skip
             with pytest.raises(errors.ArgumentError, match=rf"attributes\['{next(iter(change))}'\].*JSON has no"):
                 group.update_attributes(change)
         with pytest.raises(errors.ArgumentError, match="a mapping from names"):

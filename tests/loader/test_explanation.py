@@ -126,3 +126,13 @@ def test_memory_is_as_said(
     assert said <= (32 << 20) + 3 * 16 * sample_nbytes
     # Decoders, threads and the allocator take the rest.
     assert grown <= said + (24 << 20)
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_a_group_that_is_larger_than_the_buffer(ranks: int) -> None:
+    """A chunk of many rows is a group, and read whole."""
+    rows = gzarr.create_array({}, data=np.zeros((3000, 1000), "f4"), chunks=(1500, 1000), device="cpu")
+    loader = Loader(rows, batch_size=10, buffer_bytes=1 << 20, world_size=ranks)
+    assert loader.explain().held_bytes >= 1500 * 4000 / ranks
+    small = gzarr.create_array({}, data=np.zeros((3000, 1000), "f4"), chunks=(10, 1000), device="cpu")
+    assert Loader(small, batch_size=10, buffer_bytes=1 << 20, world_size=ranks).explain().held_bytes < 1.3e6

@@ -246,6 +246,18 @@ def test_reversed_patches_are_turned_back(device: TestedDevice, flip: Any, rever
         np.testing.assert_array_equal(device.to_numpy(out[...]), wanted)
 
 
+def test_arrays_that_are_not_reversed_alike_are_refused() -> None:
+    data = elements(16, 12)
+    named = gzarr.create_array({}, data=data, dimension_names=("y", "x"), device="cpu")
+    out, sampler = target((16, 12)), Patches((4, 4))
+    with Merge(out, sampler) as merge:
+        for batch in Loader({"x": named, "other": stored(data)}, sampler, batch_size=3, drop_last=False, flip="y"):
+            with pytest.raises(gzarr.ArgumentError, match=r"pass batch\.origins instead"):
+                merge.add(batch["x"], batch)
+            merge.add(batch["other"], batch.origins)
+    np.testing.assert_allclose(out[...], data, rtol=1e-6)
+
+
 def test_predictions_for_origins_lie_as_the_array_does() -> None:
     data = elements(16, 12)
     out, sampler = target((16, 12)), Patches((4, 4), stride=2)
