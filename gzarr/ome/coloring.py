@@ -54,8 +54,11 @@ def on_host(array: Any) -> npt.NDArray[Any]:
 
 def apart(low: float, high: float) -> tuple[float, float]:
     """Return the ends of a window, 1 apart where they would be the same: viewers divide by the difference."""
-    # 1 is nothing beside the largest floats.
-    return low, high if high > low else max(low + 1, math.nextafter(low, math.inf))
+    if high > low:
+        return low, high
+    # 1 is nothing beside the largest floats, and above the very largest there is none, which JSON could say.
+    above = max(low + 1, math.nextafter(low, math.inf))
+    return (low, above) if math.isfinite(above) else (math.nextafter(low, -math.inf), low)
 
 
 def window_of(plane: Any) -> tuple[float, float]:
@@ -69,9 +72,12 @@ def window_of(plane: Any) -> tuple[float, float]:
     values = values[np.isfinite(values)]
     if not values.size:
         return 0.0, 1.0
-    low, high = (float(value) for value in np.percentile(values, PERCENTILES))
+    least, most = float(values.min()), float(values.max())
+    # Percentiles are made of differences, and that of the ends of the range of floats is beyond it.
+    unit = 1.0 if math.isfinite(most - least) else 2.0
+    low, high = (float(value) * unit for value in np.percentile(values if unit == 1 else values / unit, PERCENTILES))
     # Few bright elements on an empty ground.
-    return (low, high) if high > low else apart(low, float(values.max()))
+    return (low, high) if high > low else apart(low, most)
 
 
 def shown(plane: Any, window: tuple[float, float]) -> Any:
@@ -80,6 +86,9 @@ def shown(plane: Any, window: tuple[float, float]) -> Any:
     values = plane.astype(np.float64)
     if high == low:
         return (values > low).astype(np.float64)
+    if not math.isfinite(high - low):
+        # Both ends of the range of floats: their difference is beyond it.
+        values, low, high = values / 2, low / 2, high / 2
     return np.clip((values - low) / (high - low), 0, 1)
 
 

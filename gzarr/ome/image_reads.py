@@ -14,7 +14,7 @@ from ..hierarchy.auto_chunks import as_integer
 from ..poses.numbers_given import real_numbers
 from .boxes import Span, spans_of_box
 from .image_systems import ImageSystems
-from .levels import at_level, indexes_in, of_frames
+from .levels import at_level, indexes_in, is_several, of_frames
 from .metadata.units import meters
 from .nodes import place, warn
 
@@ -236,8 +236,9 @@ class ImageReads(ImageSystems):
             name = self._axis_name(given)
             if name in found:
                 raise ArgumentError(f"the axis {name!r} is selected twice")
-            part = _listed(part)
-            found[name] = self._channels(part) if types[name] == "channel" else part
+            is_channel = types[name] == "channel"
+            part = _plain(part, keep_arrays=not is_channel)
+            found[name] = self._channels(part) if is_channel else part
         return found
 
     def _axis_name(self, given: Any, axes: Sequence[Axis] | None = None) -> str:
@@ -271,13 +272,12 @@ class ImageReads(ImageSystems):
         chosen = [selection.get(name, slice(None)) for name in self.axes]
         if level == 0:
             return tuple(
-                indexes_in(part, self.level(0).shape[d]) if isinstance(part, list) else part
-                for d, part in enumerate(chosen)
+                indexes_in(part, self.level(0).shape[d]) if is_several(part) else part for d, part in enumerate(chosen)
             )
         first, here = self.level(0).shape, self.level(level).shape
         factors = [b / a for a, b in zip(self.grid(0).scale, self.grid(level).scale, strict=True)]
         return tuple(
-            part if _is_whole(part) or (factor == 1 and not isinstance(part, list)) else at_level(part, n, m, factor)
+            part if _is_whole(part) or (factor == 1 and not is_several(part)) else at_level(part, n, m, factor)
             for part, n, m, factor in zip(chosen, first, here, factors, strict=True)
         )
 
@@ -287,7 +287,7 @@ class ImageReads(ImageSystems):
         if frames:
             chosen = tuple(of_frames(part, frames[d]) if d in frames else part for d, part in enumerate(chosen))
         array = self.level(level)
-        reader = array.oindex if any(isinstance(part, list) for part in chosen) else array
+        reader = array.oindex if any(is_several(part) for part in chosen) else array
         return reader.read(chosen, out=out, stream=stream, budget_bytes=budget_bytes)
 
     def _by_axis(
@@ -329,10 +329,14 @@ class ImageReads(ImageSystems):
         return size * 1e6
 
 
-def _listed(part: Any) -> Any:
-    """Return a selection of an axis as an integer or a list if it is one of another type; anything else as it is."""
+def _plain(part: Any, *, keep_arrays: bool) -> Any:
+    """Return a selection of an axis as an integer or a list if it is one of another type; anything else as it is.
+
+    ``keep_arrays`` says whether arrays of integers, and masks, stay what they are: as a list, one of millions takes
+    far longer than the read.
+    """
     if isinstance(part, np.ndarray) and part.ndim == 1:
-        return part.tolist()
+        return part if keep_arrays and part.dtype.kind in "biu" else part.tolist()
     if isinstance(part, tuple | range):
         return list(part)
     number = as_integer(part)
@@ -345,6 +349,6 @@ def _is_whole(part: Any) -> bool:
 
 def _lengths(selection: tuple[Any, ...], shape: tuple[int, ...]) -> list[int]:
     return [
-        len(range(*part.indices(n))) if isinstance(part, slice) else len(part) if isinstance(part, list) else 1
+        len(range(*part.indices(n))) if isinstance(part, slice) else len(part) if is_several(part) else 1
         for part, n in zip(selection, shape, strict=True)
     ]

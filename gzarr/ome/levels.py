@@ -15,6 +15,8 @@ from .metadata.model import Identity, Scale, Translation
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import numpy.typing as npt
+
     from .metadata.model import Multiscale, Transform
 
 
@@ -141,19 +143,39 @@ def indexes_of_box(low: float, high: float, scale: float, translation: float, le
     return slice(nearest, nearest + 1)
 
 
-def indexes_in(selection: list[Any], length: int) -> list[Any]:
-    """Return the indexes that a list selects of an axis: its integers, or the places where it is true.
+def is_several(selection: Any) -> bool:
+    """Return whether a selection of an axis is a list of indexes or a mask, or such an array."""
+    return isinstance(selection, list | np.ndarray)
+
+
+def indexes_in(selection: Any, length: int) -> Any:
+    """Return the indexes that a list or an array selects of an axis: its integers, or the places where it is true.
 
     Raises
     ------
     SelectionError
         If it is a mask of another length.
     """
-    if not selection or not all(isinstance(one, bool | np.bool_) for one in selection):
+    is_array = isinstance(selection, np.ndarray)
+    if is_array:
+        is_mask = selection.dtype.kind == "b"
+    else:
+        is_mask = bool(selection) and all(isinstance(one, bool | np.bool_) for one in selection)
+    if not is_mask:
         return selection
     if len(selection) != length:
         raise SelectionError(f"a mask of {len(selection)} elements does not fit an axis of {length}")
-    return [index for index, is_selected in enumerate(selection) if is_selected]
+    return np.flatnonzero(selection) if is_array else [i for i, is_selected in enumerate(selection) if is_selected]
+
+
+def _from_the_start(indexes: npt.NDArray[Any], length: int) -> npt.NDArray[np.int64]:
+    """Return indexes of an axis without negative ones."""
+    # In their own type: the largest of u8 are no indexes from the end.
+    wrong = (indexes < -length) | (indexes >= length)
+    if wrong.any():
+        raise SelectionError(f"index {indexes[wrong.argmax()]} is out of bounds for an axis of {length} elements")
+    found = indexes.astype(np.int64)
+    return np.where(found < 0, found + length, found)
 
 
 def at_level(selection: Any, length: int, level_length: int, factor: float) -> Any:
@@ -162,7 +184,8 @@ def at_level(selection: Any, length: int, level_length: int, factor: float) -> A
     Parameters
     ----------
     selection
-        Integer, slice without a step, or list of integers, in elements of the first level.
+        Integer, slice without a step, or integers or a mask as a list or an array of one dimension, in elements of the
+        first level.
     length, level_length
         Lengths of the axis in the first level, and in this one.
     factor
@@ -173,6 +196,9 @@ def at_level(selection: Any, length: int, level_length: int, factor: float) -> A
     SelectionError
         If it is something else, or there is no such element.
     """
+    if isinstance(selection, np.ndarray):
+        indexes = _from_the_start(indexes_in(selection, length), length)
+        return np.minimum((indexes / factor + 1e-9).astype(np.int64), level_length - 1)
     if isinstance(selection, list):
         return [at_level(one, length, level_length, factor) for one in indexes_in(selection, length)]
     if isinstance(selection, slice):
@@ -205,6 +231,8 @@ def of_frames(selection: Any, count: int) -> Any:
     if isinstance(selection, slice):
         start, stop, step = selection.indices(count)
         return slice(start, None if stop < 0 else stop, step)
+    if isinstance(selection, np.ndarray):
+        return _from_the_start(indexes_in(selection, count), count)
     if isinstance(selection, list):
         return [of_frames(one, count) for one in indexes_in(selection, count)]
     index = selection + count if selection < 0 else selection

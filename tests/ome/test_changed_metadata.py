@@ -277,3 +277,21 @@ def test_objects_of_other_types_are_replaced(version: str, wrong: Any) -> None:
     part = found if version == "0.4" else found["ome"]
     assert list(part["omero"]) == ["channels"]
     assert part["image-label"] == wrong
+
+
+@pytest.mark.parametrize("version", ["0.4", "0.5"])
+def test_what_others_wrote_that_is_no_json_stays(version: Any) -> None:
+    store: dict[str, Any] = {}
+    data = np.linspace(5, 9, 4096).reshape(64, 64)
+    gzarr.ome.create(store, data, axes="yx", levels=1, channels=["a"], version=version)
+    key = ".zattrs" if version == "0.4" else "zarr.json"
+    document = json.loads(store[key])
+    top = document if version == "0.4" else document["attributes"]["ome"]
+    top["omero"]["channels"][0]["window"]["start"] = np.nan
+    store[key] = json.dumps(document).encode()
+    image = gzarr.ome.open(store, mode="r+")
+    image.update_metadata(name="k")
+    assert len(gzarr.ome.pyramid(store, levels=3).levels) == 3
+    assert b"NaN" in store[key]
+    with pytest.raises(gzarr.ArgumentError):
+        image.update_metadata(name=np.nan)

@@ -39,6 +39,17 @@ class Undeletable(gzarr.MemoryStore):
         super().erase(key)
 
 
+class Full(dict[str, Any]):
+    """A store without room for some document."""
+
+    bad: str | None = None
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        if key == self.bad:
+            raise OSError("disk full")
+        super().__setitem__(key, value)
+
+
 def break_rules(store: Any, *paths: str) -> list[str]:
     found = []
     for path in paths:
@@ -175,3 +186,78 @@ def test_nodes_that_are_listed_and_not_complete() -> None:
             use()
     gzarr.ome.create_labels(store, "a", MASK[None], overwrite=True)
     assert image.append(FRAME) == (2, 32, 32)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_plate_that_cannot_be_written_keeps_its_fields(version: str) -> None:
+    document = ".zattrs" if version == "0.4" else "zarr.json"
+    store = Full()
+    gzarr.ome.create_plate(store, rows="AB", columns="1", version=version)
+    for row in "AB":
+        gzarr.ome.create_field(store, row, 1, FRAME, axes="yx", acquisition=3)
+    before = dict(store)
+    # The plate's list, and that of the well.
+    for bad in (document, f"A/1/{document}"):
+        store.bad = bad
+        with pytest.raises(StoreError, match="disk full"):
+            gzarr.ome.create_field(store, "A", 1, FRAME * 2, axes="yx", field=0, overwrite=True)
+        assert store == before
+    store.bad = None
+    gzarr.ome.create_field(store, "A", 1, FRAME * 2, axes="yx", acquisition=3, field=0, overwrite=True)
+    plate = gzarr.ome.open(store)
+    assert list(plate) == ["A/1", "B/1"]
+    assert (plate["A/1"][0].read() == 2).all()
+
+
+def test_the_cause_is_told_if_fields_and_labels_cannot_be_listed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: Any) -> bool:
+        raise StoreError("the connection is lost")
+
+    plate, image = Undeletable(), Undeletable()
+    gzarr.ome.create_plate(plate, rows="A", columns="1")
+    gzarr.ome.create_field(plate, "A", 1, FRAME, axes="yx")
+    movie(image, "0.5", "a")
+    plate.kept, image.kept = "A/1/0", "labels/a"
+    monkeypatch.setattr("gzarr.ome.writing.plates.has_image", broken)
+    monkeypatch.setattr("gzarr.ome.writing.creating.has_image", broken)
+    with pytest.raises(StoreError, match="cannot be erased"):
+        gzarr.ome.create_field(plate, "A", 1, FRAME, axes="yx", field=0, overwrite=True)
+    with pytest.raises(StoreError, match="cannot be erased"):
+        gzarr.ome.create_labels(image, "a", MASK[None], overwrite=True)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_fields_and_wells_that_succeed_later_have_their_places(version: str) -> None:
+    store: dict[str, Any] = {}
+    gzarr.ome.create_plate(store, rows="AB", columns="12", version=version)
+    for row, column, count in (("A", 1, 1), ("A", 2, 12), ("B", 1, 1)):
+        for _ in range(count):
+            gzarr.ome.create_field(store, row, column, FRAME, axes="yx")
+    for column, field in ((1, 0), (2, 0), (2, 2), (2, 11)):
+        with pytest.raises(OSError, match="the disk is gone"):
+            gzarr.ome.create_field(store, "A", column, Failing(), axes="yx", field=field, overwrite=True)
+        gzarr.ome.create_field(store, "A", column, FRAME, axes="yx", field=field, overwrite=True)
+        plate = gzarr.ome.open(store)
+        assert list(plate) == ["A/1", "A/2", "B/1"]
+        assert [one.path for one in plate["A/2"].fields] == [str(number) for number in range(12)]
+
+
+def test_fields_and_wells_in_an_order_of_their_own_keep_it() -> None:
+    store: dict[str, Any] = {}
+    gzarr.ome.create_plate(store, rows="AB", columns="12")
+    fields: dict[str, list[str]] = {"A/1": ["a", "0", "b"], "B/2": ["0"], "B/1": ["0"], "A/2": ["0"]}
+    # The last one comes after wells that are not by row and column.
+    gzarr.ome.create_field(store, "B", "2", FRAME, axes="yx", field="0")
+    gzarr.ome.create_field(store, "B", "1", FRAME, axes="yx", field="0")
+    plate = gzarr.open_group(store, mode="r+")
+    plate.attrs.change(lambda found: {"ome": _reversed_wells(found["ome"])})
+    for well in ("A/1", "A/2"):
+        for name in fields[well]:
+            gzarr.ome.create_field(store, *well.split("/"), FRAME, axes="yx", field=name)
+    found = gzarr.ome.open(store)
+    assert list(found) == ["B/2", "B/1", "A/1", "A/2"]
+    assert [one.path for one in found["A/1"].fields] == ["a", "0", "b"]
+
+
+def _reversed_wells(ome: dict[str, Any]) -> dict[str, Any]:
+    return {**ome, "plate": {**ome["plate"], "wells": ome["plate"]["wells"][::-1]}}

@@ -182,7 +182,7 @@ def test_levels_that_really_have_other_spacings() -> None:
 
 @pytest.mark.parametrize(
     ("before", "length", "factor"),
-    [(135, 67, 2), (135, 68, 2), (7, 3, 2), (11, 5, 2), (5, 3, 2), (11, 3, 3), (3, 1, 3), (9, 9, 1), (270, 16, 16)],
+    [(135, 67, 2), (135, 68, 2), (7, 3, 2), (11, 5, 2), (5, 3, 2), (25, 8, 3), (8, 3, 3), (3, 1, 3), (9, 9, 1)],
 )
 def test_factors_by_lengths(before: int, length: int, factor: int) -> None:
     def factors(ratio: float) -> list[dict[str, int]]:
@@ -193,3 +193,69 @@ def test_factors_by_lengths(before: int, length: int, factor: int) -> None:
     assert factors(before / length) == [{"y": factor, "x": 2}]
     with pytest.raises(ArgumentError, match="no whole factor along 'y'"):
         factors(before // length + 0.5)
+
+
+@pytest.mark.parametrize(
+    ("before", "length", "filled"),
+    [(7, 2, 4), (10, 3, 4), (11, 3, 4), (13, 3, 5), (15, 2, 8), (23, 3, 8), (30, 4, 8), (270, 16, 17)],
+)
+def test_lengths_that_several_factors_explain(before: int, length: int, filled: int) -> None:
+    """They do not say which elements became one; new levels only need the same lengths."""
+
+    assert -(-before // filled) == length
+    for ratio in (before / length, None):
+        with pytest.raises(ArgumentError, match=r"no whole factor along 'y' from level 0.*make the levels anew"):
+            factors_between(before, length, ratio)
+        assert factors_between(before, length, ratio, same_lengths=True) == filled
+    # A whole ratio is the factor.
+    for same in (False, True):
+        assert factors_between(before, length, filled - 1, same_lengths=same) == filled - 1
+
+
+@pytest.mark.parametrize(
+    ("before", "length", "factor"),
+    [(5, 2, 2), (5, 3, 2), (3, 1, 2), (2, 1, 2), (1, 1, 1), (12, 4, 3), (16, 1, 16), (25, 8, 3)],
+)
+def test_lengths_without_scales(before: int, length: int, factor: int) -> None:
+    for same in (False, True):
+        assert factors_between(before, length, None, same_lengths=same) == factor
+
+
+def factors_between(before: int, length: int, ratio: float | None, *, same_lengths: bool = False) -> int:
+    scales = [()] * 2 if ratio is None else [(Scale((8.0,)),), (Scale((8 * ratio,)),)]
+    levels = tuple(Dataset(str(level), scale) for level, scale in enumerate(scales))
+    image = Multiscale((Axis("y", "space"),), levels)
+    (found,) = factors_of(image, lengths=lambda level: [(before,), (length,)][level], same_lengths=same_lengths)
+    return found["y"]
+
+
+@pytest.mark.parametrize("step", [3, 4])
+def test_frames_of_levels_that_several_factors_explain(step: int) -> None:
+    """Reduced by another factor, they would be other frames than those that are there."""
+    frames = np.arange(300, dtype="u2").reshape(3, 10, 10)
+    store: dict[str, Any] = {}
+    group = gzarr.create_group(store)
+    below = frames[:2, ::step, ::step][:, :3, :3]
+    datasets = []
+    for level, (data, scale) in enumerate(((frames[:2], 1), (below, 10 / 3))):
+        group.create_array(str(level), data=data, dimension_names=list("tyx"))
+        transforms = [{"type": "scale", "scale": [1, scale, scale]}]
+        datasets.append({"path": str(level), "coordinateTransformations": transforms})
+    axes = [{"name": "t", "type": "time"}, {"name": "y", "type": "space"}, {"name": "x", "type": "space"}]
+    group.attrs["ome"] = {"version": "0.5", "multiscales": [{"axes": axes, "datasets": datasets}]}
+    image = gzarr.ome.open(store, mode="r+")
+    before = dict(store)
+    with pytest.raises(ArgumentError, match=r"no whole factor along 'y' .*make the levels anew"):
+        image.append(frames[2], method="nearest")
+    assert store == before
+    labels = gzarr.ome.create_labels(store, "n", np.ones((2, 10, 10), "u4"))
+    assert [level.shape for level in labels.levels] == [level.shape for level in image.levels]
+    later = gzarr.ome.create_labels(store, "later", shape=(2, 10, 10), dtype="u4")
+    later.level(0)[...] = 1
+    made = gzarr.ome.pyramid(store, path="labels/later")
+    assert [level.shape for level in made.levels] == [level.shape for level in image.levels]
+    # The remedy.
+    gzarr.ome.pyramid(store, overwrite=True, levels=2, factors=step, method="nearest")
+    gzarr.ome.open(store, mode="r+").append(frames[2])
+    whole = gzarr.ome.create({}, frames, axes="tyx", levels=2, factors=step, method="nearest")
+    np.testing.assert_array_equal(gzarr.ome.open(store).read(1), whole.read(1))

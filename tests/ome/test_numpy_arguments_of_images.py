@@ -159,3 +159,65 @@ def test_levels(image: Any) -> None:
         np.testing.assert_array_equal(image.render(level=level), image.render(level=1))
     with pytest.raises(ArgumentError, match=r"has levels 0 to 2, not np\.float64"):
         image.level(np.float64(1))
+
+
+ROWS = np.arange(300) % 7 == 0
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        ROWS,
+        np.flatnonzero(ROWS),
+        np.array([5, -1, 5, 0, -300], "i2"),
+        np.array([0, 255], "u1"),
+        np.array([0, 299], "u8"),
+        np.array([], "i8"),
+        np.zeros(300, bool),
+    ],
+)
+def test_arrays_are_read_as_lists_are(given: Any) -> None:
+    data = np.arange(300 * 4, dtype="u2").reshape(300, 4)
+    image = gzarr.ome.create({}, data, axes="yx", factors=[{"y": 3}, {"y": 2}], chunks=8)
+    for options in ({}, {"level": 0}, {"level": "auto", "pixels": 10**6}):
+        np.testing.assert_array_equal(image.read(y=given, **options), data[given])
+        np.testing.assert_array_equal(image.read(y=given.tolist(), **options), data[given.tolist() or given])
+    for pixels in (70, 1):
+        listed = image.read("auto", pixels=pixels, y=given.tolist())
+        np.testing.assert_array_equal(image.read("auto", pixels=pixels, y=given), listed)
+        assert image.choose_level(pixels=pixels, y=given) == image.choose_level(pixels=pixels, y=given.tolist())
+
+
+def test_arrays_stay_arrays(image: Any) -> None:
+    """As lists, those of millions of elements take far longer than the read."""
+
+    class Unlisted(np.ndarray[Any, Any]):
+        def tolist(self) -> Any:
+            raise AssertionError("made a list")
+
+    mask = (np.arange(64) % 5 == 0).view(Unlisted)
+    for options in ({}, {"level": 1}, {"level": "auto", "pixels": 10**6}, {"level": "auto", "pixels": 3000}):
+        for given in (mask[: 32 if options.get("level") == 1 else 64], np.array([3, -1]).view(Unlisted)):
+            image.read(y=given, **options)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "shown"), [([0, 8], "8"), ([-9], "-9"), (np.array([3, 2**64 - 1], "u8"), str(2**64 - 1))]
+)
+def test_indexes_beyond_the_axis(image: Any, wrong: Any, shown: str) -> None:
+    with pytest.raises(SelectionError, match=f"index {shown} is out of bounds for an axis of 8 elements"):
+        image.read("auto", pixels=3000, z=np.asarray(wrong))
+    with pytest.raises(SelectionError, match="out of bounds"):
+        image.read(z=np.asarray(wrong))
+    with pytest.raises(SelectionError, match="a mask of 2 elements does not fit an axis of 8"):
+        image.read("auto", pixels=3000, z=np.array([True, False]))
+
+
+def test_arrays_of_frames() -> None:
+    movie = gzarr.ome.create({}, DATA[0], axes="tyx", levels=2)
+    # As an append leaves it that was killed.
+    movie.level(1).append(np.ones((1, 32, 32), "u2"))
+    again = gzarr.ome.open(movie.group.store)
+    np.testing.assert_array_equal(again.read(1, t=np.array([-1, 0])), movie.level(1)[:8][[-1, 0]])
+    with pytest.raises(SelectionError, match="index 8 is out of bounds for an axis of 8 elements"):
+        again.read(1, t=np.array([0, 8]))

@@ -73,3 +73,29 @@ def test_few_bright_elements_without_a_window() -> None:
     assert image_of(few, channels=None).render()[10, 10].tolist() == [255] * 3
     assert coloring.window_of(few[0]) == (0.0, float(np.float32(0.01)))
     assert coloring.window_of(few[0] * 0) == (0.0, 1.0)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_the_largest_floats(dtype: str) -> None:
+    """JSON has no infinity, which is all that is above them."""
+    largest = float(np.finfo(dtype).max)
+    for value in (largest, -largest):
+        window = image_of(np.full((1, 8, 8), value, dtype)).channels[0].window
+        assert window.start < window.end
+        assert value in (window.start, window.end)
+        assert np.isfinite([window.start, window.end, window.min, window.max]).all()
+    largest = float(np.finfo("f8").max)
+    assert coloring.window_of(np.full((4, 4), largest)) == (np.nextafter(largest, 0), largest)
+
+
+@pytest.mark.filterwarnings("error")
+def test_all_that_floats_can_say() -> None:
+    """The difference of the ends of the window is beyond the range of floats."""
+    largest = float(np.finfo("f8").max)
+    data = np.zeros((1, 8, 8))
+    data[0, 0], data[0, 7] = -largest, largest
+    image = image_of(data)
+    assert image.channels[0].window == Window(-largest, largest, -largest, largest)
+    assert image.render()[:, 0, 0].tolist() == [0, *[128] * 6, 255]
+    low, high = coloring.window_of(np.array([[-largest, largest]]))
+    assert -largest < low < high < largest

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Any
 
 from ...codecs.choice import AUTO
 from ...documents.json import quote
-from ...errors import ArgumentError, NodeNotFoundError
+from ...errors import ArgumentError, GzarrError, NodeNotFoundError
 from ...hierarchy.create import create_group
 from ...hierarchy.open import open_array, open_group
 from ...nodes.change import writable
@@ -231,7 +232,7 @@ def create_labels(  # noqa: PLR0913
     _check_shape(image, found, own, shape)
     if data is not None:
         # The specification wants as many levels as the image has.
-        arguments = {**arguments, "factors": factors_of(found, own.axes, lengths=lengths_in(image))}
+        arguments = {**arguments, "factors": factors_of(found, own.axes, lengths=lengths_in(image), same_lengths=True)}
     labels_path = join_path(image.path, "labels")
     wanted = ImageArguments(
         path=join_path(labels_path, name),
@@ -259,9 +260,10 @@ def create_labels(  # noqa: PLR0913
                 overwrite=overwrite,
             )
         except BaseException:
-            if place is not None and has_image(target, wanted.path):
-                # They could not be erased.
-                _list(target, labels_path, name, version, place, lock=lock)
+            # What is said is why they could not be erased.
+            with contextlib.suppress(GzarrError):
+                if place is not None and has_image(target, wanted.path):
+                    _list(target, labels_path, name, version, place, lock=lock)
             raise
 
     with flushing(store, target):

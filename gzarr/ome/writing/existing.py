@@ -133,6 +133,7 @@ def factors_of(
     axes: Sequence[str | Axis] | None = None,
     *,
     lengths: Callable[[int], Sequence[int]] | None = None,
+    same_lengths: bool = False,
 ) -> list[dict[str, int]]:
     """Return the factors between the levels of an image, for each level but level 0, along axes with some names.
 
@@ -145,6 +146,9 @@ def factors_of(
     lengths
         Function that returns the shape of a level. It is asked where scales say no whole factor: many programs write
         the ratio of the lengths, also where they have left out the last cell of an odd length.
+    same_lengths
+        Whether only the lengths that the factors give matter, as for new levels. Otherwise, factors are those by which
+        the levels were made, and lengths that several factors explain say none.
 
     Raises
     ------
@@ -168,7 +172,8 @@ def factors_of(
         if None in factors and lengths is not None:
             pairs = zip(lengths(level - 1), lengths(level), strict=True)
             factors = [
-                factor or _of_lengths(*pair, ratio) for factor, pair, ratio in zip(factors, pairs, ratios, strict=True)
+                factor or _of_lengths(*pair, ratio, same_lengths=same_lengths)
+                for factor, pair, ratio in zip(factors, pairs, ratios, strict=True)
             ]
         for name, factor, ratio in zip(names, factors, ratios, strict=True):
             if factor is None:
@@ -190,16 +195,27 @@ def _whole(ratio: float | None) -> int | None:
     return factor if factor > 0 and math.isclose(ratio, factor, rel_tol=_TOLERANCE) else None
 
 
-def _of_lengths(before: int, length: int, ratio: float | None) -> int | None:
+def _of_lengths(before: int, length: int, ratio: float | None, *, same_lengths: bool) -> int | None:
     """Return the number of elements that became one; None if lengths do not say, or ``ratio`` is not theirs.
 
-    The last cell of a length that is no multiple of it was left out, or made of what was there.
+    The last cell of a length that is no multiple of it was left out, or made of what was there: 11 elements may have
+    become 3 by a factor of 3, 4 or 5. With ``same_lengths``, the smallest one is taken that makes a cell of what is
+    left, as gzarr does.
     """
     if not 0 < length <= before:
         return 1 if length == before else None
     if ratio is not None and not math.isclose(ratio, before / length, rel_tol=_TOLERANCE):
         return None
-    down, up = before // length, -(-before // length)
-    if before // down == length:
+    # Halves are by far the usual levels.
+    if length != before and length in (before // 2, -(-before // 2)):
+        return 2
+    down, rest = divmod(before, length)
+    if not rest:
         return down
-    return up if -(-before // up) == length else None
+    # Factors that leave cells out, and those that do not, are two ranges of integers: one ends at ``down``, the other
+    # begins after it.
+    filled = [factor for factor in (down + 1, down + 2) if -(-before // factor) == length]
+    if same_lengths and filled:
+        return filled[0]
+    found = [down, *filled] if before // down == length else filled
+    return found[0] if len(found) == 1 else None

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import bisect
+import contextlib
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...documents.json import quote
-from ...errors import ArgumentError, NodeTypeError
+from ...errors import ArgumentError, GzarrError, NodeTypeError
 from ...hierarchy.create import create_group
 from ...hierarchy.open import open_group
 from ...nodes.change import writable
@@ -23,7 +25,7 @@ from .existing import has_image
 from .new_image import ImageArguments, NewImage
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from ...hierarchy.group import Group
     from ...stores.base import Store
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
     from .arguments import Written
 
 _NAME = re.compile("[A-Za-z0-9]+")
+
+_Entry = TypeVar("_Entry", FieldEntry, WellEntry)
 
 
 def create_plate(  # noqa: PLR0913
@@ -110,8 +114,10 @@ def create_field(  # noqa: PLR0913
 ) -> Image:
     """Create a field of view of a plate: an image in one of its wells, with all of its levels.
 
-    The well and the plate list it when it is complete, also if it replaces another one. Threads may add fields to one
-    plate at a time; processes, too, if all of them pass ``lock=True``, or if the plate is in an object store.
+    The well and the plate list it when it is complete, also if it replaces another one: fields with numbers for names
+    in their order, wells by row and column, and where a list is in another order already, at its end. Threads may add
+    fields to one plate at a time; processes, too, if all of them pass ``lock=True``, or if the plate is in an object
+    store.
 
     Parameters
     ----------
@@ -191,13 +197,15 @@ def create_field(  # noqa: PLR0913
     def claim_again(attributes: Mapping[str, Any]) -> Group:
         """Create the group of an image that may be there, and is not listed until it is complete."""
         assert chosen is not None
+        # If this fails, both lists are as they were.
         old = lists.remove(chosen)
         try:
             return claim(attributes)
         except BaseException:
-            if old is not None and has_image(target, join_path(well_path, chosen)):
-                # It could not be erased.
-                lists.add(old)
+            # What is said is why it could not be erased.
+            with contextlib.suppress(GzarrError):
+                if old is not None and has_image(target, join_path(well_path, chosen)):
+                    lists.add(old)
             raise
 
     overwrite = bool(arguments.get("overwrite", False)) and chosen is not None
@@ -221,14 +229,15 @@ class _Lists:
         self._well_place: int | None = None
 
     def add(self, field: FieldEntry) -> None:
-        """Add a field and its well, in the places that they had, or at the end."""
+        """Add a field and its well, in the places that they had; new ones where their numbers belong, or at the end."""
         version, well = self._version, self._well
         count = 0
 
         def with_field(found: dict[str, Any]) -> dict[str, Any]:
             nonlocal count
             listed = [f for f in _listed(parse(found)) if f.path != field.path]
-            listed.insert(len(listed) if self._field_place is None else self._field_place, field)
+            place = self._field_place
+            listed.insert(_place_among(listed, field, _number) if place is None else place, field)
             count = len(listed)
             return {**found, **checked_attributes(OmeMetadata(version, well=WellMetadata(tuple(listed))), version)}
 
@@ -236,7 +245,8 @@ class _Lists:
             metadata, plate = self._metadata(found)
             wells = list(plate.wells)
             if well.path not in [one.path for one in wells]:
-                wells.insert(len(wells) if self._well_place is None else self._well_place, well)
+                place = self._well_place
+                wells.insert(_place_among(wells, well, _row_and_column) if place is None else place, well)
             plate = replace(plate, wells=tuple(wells), field_count=max(plate.field_count or 0, count))
             others = {name: value for name, value in found.items() if name != NEW_PLATE}
             return {**others, **checked_attributes(replace(metadata, plate=plate), version)}
@@ -246,7 +256,10 @@ class _Lists:
         self._plate.attrs.change(with_well, lock=self._lock)
 
     def remove(self, path: str) -> FieldEntry | None:
-        """Remove a field, and its well if that has no other one; return the field, or None if it is not listed."""
+        """Remove a field, and its well if that has no other one; return the field, or None if it is not listed.
+
+        If one of the two lists cannot be changed, both get the field back.
+        """
         version, well = self._version, self._well
         removed: FieldEntry | None = None
         if path not in [field.path for field in _fields(self._plate, well.path)]:
@@ -277,8 +290,15 @@ class _Lists:
             return {**_without(found, "plate", version), **_waiting(plate)}
 
         well_path = join_path(self._plate.path, well.path)
-        open_group(self._store, path=well_path, mode="r+").attrs.change(without_field, lock=self._lock)
-        self._plate.attrs.change(without_well, lock=self._lock)
+        listing = open_group(self._store, path=well_path, mode="r+").attrs
+        try:
+            listing.change(without_field, lock=self._lock)
+            self._plate.attrs.change(without_well, lock=self._lock)
+        except BaseException:
+            with contextlib.suppress(GzarrError):
+                if removed is not None:
+                    self.add(removed)
+            raise
         return removed
 
     def _metadata(self, found: Mapping[str, Any]) -> tuple[OmeMetadata, PlateMetadata]:
@@ -326,6 +346,26 @@ def _listed(well: OmeMetadata) -> tuple[FieldEntry, ...]:
     for error in well.errors.values():
         raise error
     return () if well.well is None else well.well.images
+
+
+def _place_among(listed: Sequence[_Entry], new: _Entry, number: Callable[[_Entry], Any]) -> int:
+    """Return where a new entry belongs in a list that is in order, so that each attempt gives the same list.
+
+    Of any other list, and where an entry has no number, it is the end.
+    """
+    before, own = [number(entry) for entry in listed], number(new)
+    if own is None or None in before or before != sorted(before):
+        return len(listed)
+    return bisect.bisect(before, own)
+
+
+def _number(field: FieldEntry) -> int | None:
+    """Return the number that is a field's name; None for another name."""
+    return int(field.path) if field.path.isascii() and field.path.isdecimal() else None
+
+
+def _row_and_column(well: WellEntry) -> tuple[int, int]:
+    return well.row, well.column
 
 
 def _free(taken: Collection[str]) -> str:

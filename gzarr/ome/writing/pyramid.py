@@ -365,7 +365,7 @@ def _factors_of_labelled(labels: Group, axes: list[str]) -> list[dict[str, int]]
         return None
     try:
         group = open_group(labels.store, path="/".join(parts[:-2]))
-        return factors_of(image_of(group)[0], axes, lengths=lengths_in(group))
+        return factors_of(image_of(group)[0], axes, lengths=lengths_in(group), same_lengths=True)
     except (ArgumentError, MetadataError, NodeNotFoundError, NodeTypeError):
         return None
 
