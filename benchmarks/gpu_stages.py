@@ -52,14 +52,14 @@ TESTS = (
     "gpu", "nvcomp_batch", "gpu_damage", "doctor", "read_matrix", "write_edges", "rectilinear", "read_properties",
     "rectilinear_shards", "departures", "explain",
     "dtypes_matrix", "read_converted", "extension_codecs", "extension_dtypes", "golden", "golden_own", "fixtures",
-    "read_api", "copy", "format_v1", "cast_value", "nothing_is_kept",
+    "filters_before_array_codecs", "read_api", "copy", "format_v1", "cast_value", "nothing_is_kept",
     "format_v3_draft", "format_v3_draft_documents", "made_up_codec", "number_types",
     "zip_store", "zip_remote", "ozx", "fsspec_store", "zarr_store", "virtual",
     "read_windows", "views", "views_taken", "map_blocks_devices", "block_lengths", "sparse_reading",
     "sparse_scaling", "loader", "sparse_loader", "batches_of_users", "inputs", "keeping", "steps",
     "tensors", "weighing", "blending", "labelling_devices", "read_affine", "posed_patches", "merging",
     "zarr_pipeline_gpu", "xarray_device", "dask", "dask_gpu", "ome_images", "pictures", "downsample", "pyramids",
-    "ome_appending", "n5_arrays", "n5_golden", "n5_hierarchies", "n5_pyramids",
+    "ome_appending", "windows_of_floats", "n5_arrays", "n5_golden", "n5_hierarchies", "n5_pyramids",
 )  # fmt: skip
 #: Modules with tests of damaged frames.
 DAMAGE_TESTS = ("gpu_damage", "nvcomp_batch")

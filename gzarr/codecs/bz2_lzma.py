@@ -75,8 +75,7 @@ class Bz2Codec(Codec):
         """Return the decompressed bytes."""
         import bz2
 
-        bound = need_bytes(decoded, self.label)
-        return decompress(flat(encoded), bound, bz2.BZ2Decompressor, self.label, leftover=True)
+        return decompress(flat(encoded), need_bytes(decoded, self.label), bz2.BZ2Decompressor, self.label)
 
     def encode(self, decoded: Any, representation: Representation) -> Any:
         """Return one stream."""
@@ -184,7 +183,7 @@ class LzmaCodec(Codec):
         try:
             if self.format == _FORMAT_RAW:
                 return self._decode_raw(data, representation)
-            return decompress(data, representation, self._start, self.label, padding=True, leftover=True)
+            return decompress(data, representation, self._start, self.label, padding=True)
         except (TypeError, OverflowError, MemoryError, EOFError) as error:
             raise ValueError(f"{self.label}: {error}") from None
 

@@ -42,14 +42,13 @@ def decompress(
     label: str,
     *,
     padding: bool = False,
-    leftover: bool = False,
 ) -> Bytes:
     """Decompress consecutive members.
 
     Parameters
     ----------
     data
-        Members, with nothing between them.
+        Members, with nothing between or after them.
     decoded
         Expected output.
     start
@@ -58,8 +57,6 @@ def decompress(
         Label of the codec, for messages.
     padding
         Whether to ignore zeros after the last member.
-    leftover
-        Whether to ignore whatever follows the first member and is not another one, as Python's ``bz2`` and ``lzma`` do.
 
     Raises
     ------
@@ -71,17 +68,14 @@ def decompress(
     parts: list[bytes] = []
     total = position = 0
     step = len(view)
-    for number in range(_MEMBERS + limit // _MEMBER_BYTES):
+    for _ in range(_MEMBERS + limit // _MEMBER_BYTES):
         member = start()
-        before, total_before = len(parts), total
         while not member.eof:
             piece = view[position : position + step]
             position += len(piece)
             try:
                 part = member.decompress(piece, limit - total + 1)
             except Exception as error:
-                if leftover and number:
-                    break
                 raise ValueError(f"{label}: {error}") from None
             total += len(part)
             if total > limit:
@@ -90,10 +84,6 @@ def decompress(
                 parts.append(part)
             elif not len(piece) and not member.eof:
                 raise ValueError(f"{label}: the data ends before the stream does")
-        if not member.eof:
-            del parts[before:]
-            total = total_before
-            break
         position -= len(member.unused_data)
         if position == len(view) or (padding and not data[position:].any()):
             break

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import bz2
 import json
-import lzma
 from typing import TYPE_CHECKING, Any
 
 import numcodecs
@@ -17,8 +15,6 @@ from numcodecs.zfpy import ZFPY
 from support.zarr_arrays import LITTLE, codec, same, shard, v2, v3
 
 import gzarr
-from gzarr.codecs.codec import BytesRepresentation
-from gzarr.codecs.registry import codec_from_v2
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -351,25 +347,3 @@ def test_a_codec_that_cannot_hold_texts_is_what_the_message_is_about(dtype: Any)
         gzarr.copy(source, {}, zarr_format="3-draft-2022", codecs=["bytes"])
     with pytest.raises(gzarr.ArgumentError, match="needs elements of fixed size"):
         gzarr.copy(source, {}, zarr_format=3, codecs=["bytes"])
-
-
-@pytest.mark.parametrize(
-    ("name", "behind"),
-    [
-        *(("bz2", behind) for behind in (b"\0", b"junk", bytes(5000), b"BZh9junk" * 9)),
-        *(("lzma", behind) for behind in (b"some more junk", bytes(5000), b"\xfd7zXZ\0junk" * 9)),
-    ],
-    ids=str,
-)
-def test_what_follows_a_stream_is_ignored(name: str, behind: bytes) -> None:
-    """As numcodecs does; not if it is the beginning of another stream."""
-    raw = NUMBERS.tobytes()
-    data = (bz2.compress(raw) if name == "bz2" else lzma.compress(raw)) + behind
-    assert numcodecs.get_codec({"id": name}).decode(data) == raw
-    ours = codec_from_v2({"id": name}, "$")
-    assert bytes(ours.decode(data, BytesRepresentation(len(raw)))) == raw
-    with pytest.raises(ValueError, match=name):
-        ours.decode(behind, BytesRepresentation(len(raw)))
-    second = bz2.compress(raw) if name == "bz2" else lzma.compress(raw)
-    with pytest.raises(ValueError, match="ends before"):
-        ours.decode(second + second[:-8], BytesRepresentation(None))
