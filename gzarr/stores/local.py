@@ -22,8 +22,6 @@ from .atomic_files import (
     LOCKS,
     TEMPORARY,
     FolderWriter,
-    check_erasable,
-    check_removable,
     erase_directory,
     is_reserved,
     replace_file,
@@ -31,6 +29,7 @@ from .atomic_files import (
 )
 from .buffers import as_view
 from .byte_ranges import check_range, resolve_range, splice
+from .erasing_checks import can_be_moved, check_erasable, check_removable
 from .file_locks import STRIPES, FileLock, release_all, stripe
 from .file_tree import CAN_REFUSE_LINKS, FileTree, dangling_link, identity, is_directory, is_link
 from .keys import split_key, split_prefix
@@ -581,7 +580,7 @@ class LocalStore:
         try:
             # Now rather than when all is written.
             check_erasable(None, target, target)
-            if replace and not self._can_be_moved(target, must=bool(segments)):
+            if replace and not can_be_moved(target, must=bool(segments)):
                 return None
         except FileNotFoundError:
             pass
@@ -592,21 +591,6 @@ class LocalStore:
         except OSError:
             # Nothing can be made beside it.
             return None
-
-    @staticmethod
-    def _can_be_moved(target: str, *, must: bool) -> bool:
-        """Return whether a directory may be taken out of the one above it, or, if it ``must``, raise ``OSError``.
-
-        That of the store need not: what is in it can be erased without it.
-        """
-        above, name = os.path.split(target)
-        try:
-            check_removable(None, f"{above}{os.sep}", [name], above)
-        except PermissionError:
-            if must:
-                raise
-            return False
-        return True
 
     def _elsewhere(self, root: Path) -> LocalStore:
         """Return a store of another directory that is otherwise like this one, also if its class is another one."""

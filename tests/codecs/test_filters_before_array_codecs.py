@@ -85,9 +85,12 @@ def test_what_zarr_python_wrote(name: str, order: str, tmp_path: Path) -> None:
         with pytest.raises(ValueError, match="F order arrays"):
             made_by_zarr_python(tmp_path / "a", name, order)
         return
-    if order == "F" and name == "bitround-zfpy":
-        pytest.skip("numcodecs' bitround changes the order, so that not even zarr-python reads what it wrote")
     theirs, values = made_by_zarr_python(tmp_path / "a", name, order)
+    if order == "F" and name == "bitround-zfpy":
+        # numcodecs' bitround changes the order: zarr-python does not read what it wrote.
+        with pytest.raises(AssertionError):
+            near(values, NUMBERS.astype(CHAINS[name][0]))
+        return
     ours = gzarr.open_array(tmp_path / "a", mode="r+", device="cpu")
     same(ours[...], values.astype(values.dtype.newbyteorder("=")))
     same(ours[1:4, 2:5], values[1:4, 2:5].astype(values.dtype.newbyteorder("=")))

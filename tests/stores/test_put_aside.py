@@ -16,7 +16,8 @@ from support.interrupts import interrupted
 import gzarr
 from gzarr.errors import StoreError
 from gzarr.stores import LocalStore
-from gzarr.stores.atomic_files import TEMPORARY, check_erasable, check_removable, remove_tree, temporary_name
+from gzarr.stores.atomic_files import TEMPORARY, remove_tree, temporary_name
+from gzarr.stores.erasing_checks import check_erasable, check_removable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
