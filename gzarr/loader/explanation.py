@@ -21,7 +21,7 @@ from ..plan.selection import parse_basic
 from .keeping import Keeping, numbers_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     import numpy.typing as npt
 
@@ -53,8 +53,8 @@ class Mixing:
         So many make a batch about as varied as one of the whole epoch.
     sample_bytes
         Bytes of one sample.
-    group_bytes
-        Bytes of a group in memory, in the mean: of its samples, or of the elements that they have together.
+    buffer_bytes_wanted
+        Value of ``buffer_bytes`` that would mix ``wanted_groups``, or all samples, in bytes; None if they are mixed.
     """
 
     samples: int
@@ -62,32 +62,33 @@ class Mixing:
     groups: float
     wanted_groups: int
     sample_bytes: int
-    group_bytes: float
+    buffer_bytes_wanted: int | None
 
     @classmethod
-    def of(cls, epoch: Epoch) -> Mixing:
-        """Return the mixing of an epoch."""
+    def of(cls, epoch: Epoch, widest: Callable[[], Epoch]) -> Mixing:
+        """Return the mixing of an epoch.
+
+        Parameters
+        ----------
+        epoch
+            The epoch.
+        widest
+            A function that returns the same epoch with groups as large as they would be with any ``buffer_bytes``.
+        """
         count, shuffle = epoch.samples.count, epoch.settings.shuffle
         mixed = groups = float(count) if shuffle == "full" else 1.0
-        group_bytes = float(epoch.samples.sample_nbytes)
         if shuffle == "blocks":
-            blocks, all_groups = max(len(epoch.order.bounds) - 1, 1), len(epoch.cells.offsets) - 1
-            mixed, groups = count / blocks, all_groups / blocks
-            group_bytes = epoch.order.total_bytes / max(all_groups, 1)
+            blocks = max(len(epoch.order.bounds) - 1, 1)
+            mixed, groups = count / blocks, (len(epoch.cells.offsets) - 1) / blocks
+        mixed, groups = max(mixed, 1.0), max(groups, 1.0)
         wanted = GROUPS_A_SAMPLE * epoch.batch_size * epoch.world_size
-        return cls(count, max(mixed, 1.0), max(groups, 1.0), wanted, epoch.samples.sample_nbytes, group_bytes)
+        buffer = None if groups >= wanted or mixed >= count else _buffer_bytes_for(widest(), wanted)
+        return cls(count, mixed, groups, wanted, epoch.samples.sample_nbytes, buffer)
 
     @property
     def is_enough(self) -> bool:
         """Whether there are as many independent groups as wanted, or all that the epoch has."""
-        return self.groups >= self.wanted_groups or self.block_samples >= self.samples
-
-    @property
-    def buffer_bytes_wanted(self) -> int:
-        """Value of ``buffer_bytes`` that would mix ``wanted_groups``, or all samples, in bytes."""
-        all_groups = self.samples / self.block_samples * self.groups
-        # Blocks are cut where a group begins, and groups may be larger than the mean.
-        return 2 * math.ceil(self.group_bytes * (min(self.wanted_groups, all_groups) + 2))
+        return self.buffer_bytes_wanted is None
 
     @property
     def advice(self) -> str:
@@ -96,6 +97,14 @@ class Mixing:
             f"{self.block_samples:.0f} samples of {self.groups:.0f} independent groups are mixed, and this batch size "
             f"wants {self.wanted_groups} groups; buffer_bytes={self.buffer_bytes_wanted} or smaller chunks would do"
         )
+
+
+def _buffer_bytes_for(epoch: Epoch, groups: int) -> int:
+    """Return the value of ``buffer_bytes`` that mixes some groups of an epoch in blocks, or all of its samples."""
+    blocks = max((len(epoch.cells.offsets) - 1) // groups, 1)
+    total, largest = epoch.order.total_bytes, epoch.order.largest_group_bytes
+    # Blocks are cut where a group begins, and have about one size; there is room for two groups in each.
+    return 2 * max(-(-total // blocks) + (largest if blocks > 1 else 0), 2 * largest)
 
 
 @dataclass(frozen=True)
@@ -141,22 +150,22 @@ class Explanation:
         return "\n".join(lines if mixing.is_enough else [*lines, f"too few: {mixing.advice}"])
 
 
-def explain(epoch: Epoch, held_bytes: int) -> Explanation:
+def explain(epoch: Epoch, widest: Callable[[], Epoch], held_bytes: int) -> Explanation:
     """Return what an epoch's settings mean.
 
     Parameters
     ----------
-    epoch
-        The epoch.
+    epoch, widest
+        The epoch, and a function that returns it with the largest groups, as for :meth:`Mixing.of`.
     held_bytes
         Most bytes of samples in memory.
     """
-    count, mixing = epoch.samples.count, Mixing.of(epoch)
-    amplification = _amplification(epoch) if count else 1.0
-    return Explanation(count, epoch.steps(0), amplification, mixing, held_bytes, epoch.planning_bytes)
+    count, mixing = epoch.samples.count, Mixing.of(epoch, widest)
+    decoded = amplification(epoch) if count else 1.0
+    return Explanation(count, epoch.steps(0), decoded, mixing, held_bytes, epoch.planning_bytes)
 
 
-def _amplification(epoch: Epoch) -> float:
+def amplification(epoch: Epoch) -> float:
     """Estimate the bytes that are decoded to the bytes of the chunks that are needed."""
     count = epoch.samples.count
     decoded = _of_blocks(epoch) if epoch.settings.shuffle == "blocks" else _of_reads(epoch)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import sys
 import warnings
 import weakref
 from collections.abc import Mapping
 from copy import copy as copied
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +19,7 @@ from ..errors import ArgumentError
 from ..sparse.view import DenseView
 from ..windows.inputs import array_of
 from .arguments import by_name, flag, integer, is_one_of, plain_flag
+from .categories import categories_of, with_one_list
 from .documents import Documents
 from .epoch import Epoch
 from .explanation import Explanation, Mixing, explain
@@ -38,6 +41,8 @@ from .work import Giving, most_held
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    import numpy.typing as npt
 
     from ..arrays.exporting import ExportedArray
     from .inputs import Inputs
@@ -181,6 +186,7 @@ class Loader:
     ) -> None:
         sampler = sampler_of(sampler)
         volumes, self._spacings = levels_of(arrays, sampler.spacing)
+        volumes = with_one_list(volumes)
         batch_size, world_size = integer("batch_size", batch_size, 1), integer("world_size", world_size, 1)
         rank, prefetch = integer("rank", rank), integer("prefetch", prefetch)
         seed = integer("seed", seed, most=math.inf)
@@ -392,7 +398,7 @@ class Loader:
         if self._order.shuffle != "blocks" or self._warned:
             return
         self._warned = True
-        mixing = Mixing.of(epoch)
+        mixing = Mixing.of(epoch, partial(self._widest, epoch))
         if not mixing.is_enough:
             warnings.warn(
                 f"shuffling is coarse: {mixing.advice}; loader.explain() says more", UserWarning, stacklevel=4
@@ -401,7 +407,7 @@ class Loader:
     def explain(self) -> Explanation:
         """Return how often chunks are decoded, how well samples are mixed, and how much memory that takes."""
         epoch = self._read_of(self._position.epoch)
-        return explain(epoch, self._held_bytes(epoch))
+        return explain(epoch, partial(self._widest, epoch), self._held_bytes(epoch))
 
     def _held_bytes(self, epoch: Epoch) -> int:
         """Return the most bytes that this rank holds of samples and chunks."""
@@ -548,17 +554,32 @@ class Loader:
         stage = self._sampler.stage(epoch)
         if stage not in self._bound:
             # At least two groups to a block.
-            most_bytes, (stack, flip) = self._order.block_bytes // 2, self._form
-            bound = []
-            each = zip(self._arrays, self._spacings, self._samplers, self._shares, strict=True)
-            for arrays, spacings, sampler, share in each:
-                geometries = {n: Geometry(a.shape, a.chunks, a.dtype, spacings[n]) for n, a in arrays.items()}
-                samples = sampler.at_stage(stage).bind(geometries, most_bytes)
-                parts = flipped(stacked(samples.parts, stack), arrays, flip)
-                samples = replace(samples, parts=tuple(parts), share=share)
-                bound.append(Volume.of(samples, arrays, dense=self._dense))
-            self._bound[stage] = Volumes(bound)
+            self._bound[stage] = self._bind(stage, self._order.block_bytes // 2)
         return self._bound[stage]
+
+    def _widest(self, epoch: Epoch) -> Epoch:
+        """Return an epoch with groups as large as they would be with a larger buffer."""
+        return replace(epoch, samples=self._bind(self._sampler.stage(epoch.number), sys.maxsize))
+
+    def _bind(self, stage: int, most_bytes: int) -> Volumes:
+        """Return the samples of a stage, in groups of at most ``most_bytes``."""
+        bound, (stack, flip) = [], self._form
+        each = zip(self._arrays, self._spacings, self._samplers, self._shares, strict=True)
+        for arrays, spacings, sampler, share in each:
+            geometries = {n: Geometry(a.shape, a.chunks, a.dtype, spacings[n]) for n, a in arrays.items()}
+            samples = sampler.at_stage(stage).bind(geometries, most_bytes)
+            parts = flipped(stacked(samples.parts, stack), arrays, flip)
+            samples = replace(samples, parts=tuple(parts), share=share)
+            bound.append(Volume.of(samples, arrays, dense=self._dense))
+        return Volumes(bound)
+
+    @property
+    def categories(self) -> dict[str, npt.NDArray[Any]]:
+        """Categories of each categorical column of AnnData by its name, whose numbers are its codes; −1 is none.
+
+        One list for all volumes: where their lists differ, it is all categories in the order in which they are met.
+        """
+        return categories_of(self._arrays[0])
 
     @property
     def fingerprint(self) -> str:

@@ -119,6 +119,11 @@ class EpochOrder:
         """Bytes of all groups of ``"blocks"`` in memory."""
         return int(self._sizes.sum())
 
+    @property
+    def largest_group_bytes(self) -> int:
+        """Bytes of the largest group of ``"blocks"`` in memory."""
+        return int(self._sizes.max(initial=0))
+
     @cached_property
     def most_bytes(self) -> int:
         """Most bytes of a block of ``"blocks"`` in memory."""

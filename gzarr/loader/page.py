@@ -16,7 +16,7 @@ import numpy as np
 from ..display import printable, readable_size
 from ..display.marks import MOST_ROWS, SizeScale, marks
 from ..display.page import escaped, page, table
-from .explanation import Mixing, explain
+from .explanation import Mixing, amplification
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -119,13 +119,13 @@ def _meaning(epoch: Epoch, held_bytes: int | None) -> list[list[str]]:
         return []
     rows, left_out = [], held_bytes is None
     if is_quick(epoch):
-        mixing = Mixing.of(epoch)
+        mixing = Mixing.of(epoch, lambda: epoch)
         groups = f"{mixing.block_samples:,.0f} samples of R = {mixing.groups:,.0f} independent groups are mixed"
         rows.append(["Mixing", groups if mixing.is_enough else f"{groups}; {mixing.wanted_groups:,} are wanted"])
     if held_bytes is not None:
         few = epoch.reads_groups and epoch.world_size <= _MOST_RANKS
         if few or epoch.samples.count * epoch.world_size <= _MOST_COUNTED:
-            decoded = f"{explain(epoch, held_bytes).amplification:.2f}"
+            decoded = f"{amplification(epoch):.2f}"
             rows.append(["Amplification", f"{decoded}: a chunk is decoded {decoded} times an epoch"])
         else:
             left_out = True

@@ -84,6 +84,32 @@ def test_little_mixing_is_warned_of_once(tmp_path: Path) -> None:
         next(iter(Loader(array, batch_size=8, buffer_bytes=16 << 10, shuffle="full")))
 
 
+@quiet
+@pytest.mark.parametrize("buffer_mib", [1, 8])
+@pytest.mark.parametrize("batch_size", [2, 16])
+@pytest.mark.parametrize(
+    "sampler",
+    [
+        Patches((24, 24, 24)), Patches((16, 16, 16), halo=4, pad="edge"), Patches((16, 16, 16), 8),
+        Patches((16, 16, 16), jitter=True), Patches((24, 16, 8), jitter=True, halo=(0, 2, 3), pad="reflect"),
+        Patches((16, 16, 16), rotate=True), Windows(0, {"x": (-4, 0)}), Windows(0, {"x": (0, 3), "y": (20, 20)}),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_the_advised_buffer_would_do(sampler: Any, batch_size: int, buffer_mib: int) -> None:
+    """Also where groups grow with the buffer, as samples of one share chunks."""
+    array = gzarr.create_array({}, shape=(128, 160, 144), dtype="u2", chunks=(16, 16, 16))
+    options: dict[str, Any] = {"batch_size": batch_size, "drop_last": False}
+    buffer = buffer_mib << 20
+    mixing = Loader(array, sampler, buffer_bytes=buffer, **options).explain().mixing
+    if mixing.buffer_bytes_wanted is None:
+        assert mixing.groups >= mixing.wanted_groups or mixing.block_samples == mixing.samples
+        return
+    assert mixing.buffer_bytes_wanted > buffer
+    better = Loader(array, sampler, buffer_bytes=mixing.buffer_bytes_wanted, **options).explain().mixing
+    assert better.is_enough, better.advice
+
+
 PEAK = """
     import sys
     import gzarr
