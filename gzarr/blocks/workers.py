@@ -52,8 +52,9 @@ def run(
     Raises
     ------
     Exception
-        That of the first task that failed, with a note that names the task. Tasks in progress are completed, except for
-        their reads, which are cancelled; no others are begun. So it is if the iterator is closed.
+        That of the first task that failed, with a note that names the task; RuntimeError for a StopIteration, which is
+        its cause. Tasks in progress are completed, except for their reads, which are cancelled; no others are begun. So
+        it is if the iterator is closed.
     """
     team = _Team(work, threads, helped=helped)
     numbered = enumerate(tasks)
@@ -93,9 +94,14 @@ def noted(task: object) -> Iterator[None]:
 
 def _noted(failed: _Done[Any, Any], describe: Callable[[Any], str]) -> BaseException:
     """Return the error of a task, with a note that names it."""
-    assert failed.error is not None
-    failed.error.add_note(f"(in {describe(failed.task)})")
-    return failed.error
+    error = failed.error
+    assert error is not None
+    if isinstance(error, StopIteration):
+        # An iterator cannot pass it on.
+        stopped, error = error, RuntimeError("StopIteration was raised")
+        error.__cause__ = stopped
+    error.add_note(f"(in {describe(failed.task)})")
+    return error
 
 
 class _Done(Generic[T, R]):

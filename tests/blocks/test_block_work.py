@@ -151,6 +151,22 @@ def test_errors_name_the_block() -> None:
     np.testing.assert_array_equal(out[:16], elements()[:16])
 
 
+def test_a_function_that_raises_stop_iteration() -> None:
+    """``next()`` of an iterator that has come to its end."""
+
+    def first(block: np.ndarray[Any, Any]) -> Any:
+        return next(row for row in block if row[0] > 99)
+
+    for call in (
+        lambda: gzarr.map_blocks(first, np.zeros((8, 4)), block=(4, 4)),
+        lambda: gzarr.blocks.label(np.zeros((8, 4), "u1"), function=first, out={}),
+    ):
+        with pytest.raises(RuntimeError, match="StopIteration was raised") as caught:
+            call()
+        assert "block (0, 0)" in "".join(caught.value.__notes__)
+        assert isinstance(caught.value.__cause__, StopIteration)
+
+
 @pytest.mark.parametrize("halo", [0, 2])
 @pytest.mark.parametrize("overlap", [True, False])
 def test_a_damaged_chunk_is_named(tmp_path: Path, halo: int, overlap: bool) -> None:
