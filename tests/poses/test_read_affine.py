@@ -258,32 +258,32 @@ def nothing_on_host(device: TestedDevice) -> Any:
 @pytest.mark.parametrize("boundary", [*MODES, 3])
 @pytest.mark.parametrize("dtype", ["u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8", "f4", "f8"])
 def test_a_device_makes_the_bits_of_the_host(device: TestedDevice, dtype: str, boundary: Any) -> None:
-    rng = np.random.default_rng(4)
+    # Each case has two maps of its own.
+    rng = np.random.default_rng(list(f"{dtype} {boundary}".encode()))
     low, high = (-100, 100) if dtype in ("i1", "f4", "f8") else (0, 250)
     for size in ((2, 3, 17, 21), (1, 12, 13)):
         data = rng.uniform(low, high, size).astype(dtype)
         k = len(size) - 1 if len(size) == 3 else 3
         data = data[0] if k == 2 else data
         a = stored(data, device.name)
-        for _ in range(3):
-            matrix = rotation(rng, k) * np.exp(rng.normal(size=k) * 0.5)
-            for interpolation, out in (
-                ("nearest", dtype), ("linear", dtype), ("linear", "f4"), ("linear", "u1"), ("cubic", dtype),
-                ("cubic", "f8"),
-            ):  # fmt: skip
-                way: dict[str, Any] = {
-                    "centre": rng.uniform(0, 1, k) * data.shape[-k:], "shape": (9, 14, 11)[-k:], "dtype": out,
-                    "interpolation": interpolation, "boundary": boundary,
-                }  # fmt: skip
-                wanted = gzarr.read_affine(data, matrix, device="cpu", **way)
-                with nothing_on_host(device):
-                    found = gzarr.read_affine(a, matrix, **way)
-                np.testing.assert_array_equal(device.to_numpy(found), wanted)
+        matrix = rotation(rng, k) * np.exp(rng.normal(size=k) * 0.5)
+        for interpolation, out in (
+            ("nearest", dtype), ("linear", dtype), ("linear", "f4"), ("linear", "u1"), ("cubic", dtype),
+            ("cubic", "f8"),
+        ):  # fmt: skip
+            way: dict[str, Any] = {
+                "centre": rng.uniform(0, 1, k) * data.shape[-k:], "shape": (9, 14, 11)[-k:], "dtype": out,
+                "interpolation": interpolation, "boundary": boundary,
+            }  # fmt: skip
+            wanted = gzarr.read_affine(data, matrix, device="cpu", **way)
+            with nothing_on_host(device):
+                found = gzarr.read_affine(a, matrix, **way)
+            np.testing.assert_array_equal(device.to_numpy(found), wanted)
     if device.watched is not None:
         # Coefficients of splines are filtered along each axis in a copy of the box.
-        assert device.watched.counts["launch resample"] == 2 * 3 * (4 + 2)
-        assert device.watched.counts["launch resample_cubic"] == 2 * 3 * 2
-        assert device.watched.counts["launch filter_lines"] == 2 * 3 * (2 + 3)
+        assert device.watched.counts["launch resample"] == 2 * (4 + 2)
+        assert device.watched.counts["launch resample_cubic"] == 2 * 2
+        assert device.watched.counts["launch filter_lines"] == 2 * (2 + 3)
 
 
 @pytest.mark.parametrize("boundary", MODES)
