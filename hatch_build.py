@@ -64,6 +64,9 @@ class KernelsHook(BuildHookInterface[Any]):
         self.app.display_info("gzarr: compiling its kernels for this wheel, which takes two or three minutes …")
         host = self._compile("gzarr_kernels.build", *([chosen] if chosen else []), must=bool(chosen))
         self._compile("gzarr_kernels.device.build", must=bool(chosen) and sys.platform == "linux")
+        if any(Path(self._folder.name).iterdir()):
+            fingerprint = runpy.run_path(str(Path(self.root) / "kernels" / "gzarr_kernels" / "fingerprint.py"))
+            fingerprint["state"](Path(self._folder.name))
         for path in sorted(Path(self._folder.name).iterdir()):
             build_data["force_include"][str(path)] = f"gzarr_kernels/compiled_kernels/{path.name}"
         if host:

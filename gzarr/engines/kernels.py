@@ -8,6 +8,7 @@ compilation of one, come to their end first, and only the main thread gets more 
 from __future__ import annotations
 
 import atexit
+import importlib.util
 import os
 import sys
 import threading
@@ -43,11 +44,6 @@ OPEN_FLAGS = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK
 # than Python's switch interval.
 _SLICE_NS = 100_000_000
 
-#: What to do where kernels are missing.
-NO_KERNELS: Final = (
-    "this installation has no compiled kernels for this machine, and no Numba to compile them; "
-    f"{COMMANDS['jit']} installs it"
-)
 #: Seconds that running functions get at exit.
 EXIT_S: Final = 10.0
 
@@ -75,7 +71,7 @@ def encoders() -> frozenset[str]:
 def _without_kernels(found: frozenset[str]) -> frozenset[str]:
     if "loop" not in found or compiled.can_run():
         return found
-    _say(f"gzarr: {NO_KERNELS}; until then, chunks are decoded more slowly")
+    _say(f"gzarr: {_missing()}; until then, chunks are decoded more slowly")
     return found - {"loop", "files"}
 
 
@@ -115,7 +111,13 @@ def _refuse_missing() -> None:
         As above.
     """
     if not compiled.can_run():
-        raise ArgumentError(f"this needs compiled code, but {NO_KERNELS}")
+        raise ArgumentError(f"this needs compiled code, but {_missing()}")
+
+
+def _missing() -> str:
+    """Return what is missing where kernels are, and what to do."""
+    what = f"this installation has no compiled kernels for this machine, and {compiled.why_not()}"
+    return what if importlib.util.find_spec("numba") is not None else f"{what}; {COMMANDS['jit']} installs it"
 
 
 def load() -> Any:

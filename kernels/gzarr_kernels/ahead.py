@@ -21,13 +21,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from . import libraries
-from .fingerprint import host_fingerprint, stamped
+from .fingerprint import FOLDER, host_fingerprint, stamped
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-#: Folder of the libraries in the package.
-FOLDER: Final = "compiled_kernels"
 #: Levels of x86-64, best first (System V ABI, "Low Level System Information"), and the flags of ``/proc/cpuinfo`` that
 #: each adds to those after it.
 _X86_LEVELS: Final = (

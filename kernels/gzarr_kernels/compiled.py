@@ -55,9 +55,26 @@ _RELEASES_AT: Final = int(_releases.ctypes.data)
 
 
 @cache
+def why_not() -> str:
+    """Return what is missing if there are no compiled functions for this machine, and no Numba that can compile them.
+
+    Empty if there are.
+    """
+    if ahead.library() is not None:
+        return ""
+    if importlib.util.find_spec("numba") is None:
+        return "no Numba to compile them"
+    try:
+        importlib.import_module("numba")
+    # Numba refuses versions of NumPy; llvmlite may lack what its library needs.
+    except Exception as error:
+        return f"Numba, which would compile them, cannot be imported ({error})"
+    return ""
+
+
 def can_run() -> bool:
-    """Return whether there are compiled functions for this machine, or Numba to compile them."""
-    return importlib.util.find_spec("numba") is not None or ahead.library() is not None
+    """Return whether there are compiled functions for this machine, or a Numba that can compile them."""
+    return not why_not()
 
 
 def before_compilation() -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gzarr_kernels import ahead, build, compiled, libraries
+from gzarr_kernels import ahead, build, compiled, fingerprint, libraries
 
 #: Flags of processors, as Linux states them.
 V2 = "cx16 lahf_lm popcnt pni ssse3 sse4_1 sse4_2"
@@ -83,6 +83,27 @@ def test_a_library_of_other_sources_or_a_damaged_one_is_not_loaded(
     finally:
         monkeypatch.undo()
         ahead.library.cache_clear()
+
+
+def test_sources_that_are_no_files_have_the_fingerprints_that_the_build_stated(tmp_path: Path) -> None:
+    """As in programs that PyInstaller has packed."""
+    package = tmp_path / "gzarr_kernels"
+    shutil.copytree(
+        Path(ahead.__file__).parent, package, ignore=shutil.ignore_patterns(fingerprint.FOLDER, "__pycache__")
+    )
+    (package / fingerprint.FOLDER).mkdir()
+    fingerprint.state(package / fingerprint.FOLDER)
+    subprocess.run([sys.executable, "-m", "compileall", "-q", "-b", str(package)], check=True)
+    for path in package.rglob("*.py"):
+        path.unlink()
+    code = "from gzarr_kernels import fingerprint as f; print(f.__file__, f.host_fingerprint(), f.device_fingerprint())"
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=os.environ | {"PYTHONPATH": str(tmp_path)}, stdout=subprocess.PIPE, text=True,
+        check=True,
+    )  # fmt: skip
+    own = fingerprint.host_fingerprint(), fingerprint.device_fingerprint()
+    assert done.stdout.split() == [str(package / "fingerprint.pyc"), *own]
+    assert "00000000" not in own
 
 
 #: Reads and writes an array with every native operation, without Numba.

@@ -1,4 +1,4 @@
-"""An installation without compiled kernels, and without Numba to compile them: slower, not wrong, and it says so."""
+"""An installation without compiled kernels, and without a Numba to compile them: slower, not wrong, and it says so."""
 
 from __future__ import annotations
 
@@ -21,6 +21,16 @@ import importlib.util, sys
 found = importlib.util.find_spec
 importlib.util.find_spec = lambda name, package=None: None if name == "numba" else found(name, package)
 sys.modules["numba"] = sys.modules["llvmlite"] = None
+"""
+#: As if another installation had changed NumPy since.
+BROKEN = """
+import importlib.abc, importlib.machinery, sys
+class Refusing(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    def find_spec(self, name, path=None, target=None):
+        return importlib.machinery.ModuleSpec(name, self) if name == "numba" else None
+    def exec_module(self, module):
+        raise ImportError("Numba needs NumPy 2.1 or less. Got NumPy 2.2.")
+sys.meta_path.insert(0, Refusing())
 """
 #: What most users do; loaders and blocks have compiled loops of their own.
 PROGRAM = """
@@ -50,10 +60,10 @@ def written(tmp_path: Path) -> Path:
     return tmp_path / "a.zarr"
 
 
-def run(*arguments: str, code: str = "") -> subprocess.CompletedProcess[str]:
+def run(*arguments: str, code: str = "", without: str = WITHOUT) -> subprocess.CompletedProcess[str]:
     environment = {name: value for name, value in os.environ.items() if name not in ("GZARR_KERNELS", "GZARR_JIT")}
     return subprocess.run(
-        [sys.executable, "-W", "error", "-c", WITHOUT + code, *arguments],
+        [sys.executable, "-W", "error", "-c", without + code, *arguments],
         env=environment, capture_output=True, text=True, check=False, timeout=120,
     )  # fmt: skip
 
@@ -64,6 +74,18 @@ def test_everything_works_and_one_line_says_what_is_missing(written: Path) -> No
     (line,) = done.stderr.splitlines()
     assert line.startswith("gzarr: this installation has no compiled kernels for this machine")
     assert "pip install 'gzarr[jit]'" in line
+
+
+def test_the_same_with_a_numba_that_cannot_be_imported(written: Path) -> None:
+    done = run(str(written), code=PROGRAM, without=BROKEN)
+    assert done.stdout == "right\n", done.stderr
+    (line,) = done.stderr.splitlines()
+    assert "cannot be imported (Numba needs NumPy 2.1 or less. Got NumPy 2.2.)" in line
+    assert "pip install" not in line
+    done = run("doctor", code="from gzarr.cli.main import main\nraise SystemExit(main(sys.argv[1:]))", without=BROKEN)
+    assert "Got NumPy 2.2." in done.stdout
+    assert "compiled here by Numba" not in done.stdout
+    assert "Traceback" not in done.stdout + done.stderr
 
 
 def test_the_doctor_says_so(written: Path) -> None:
