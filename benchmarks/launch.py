@@ -3,7 +3,7 @@
     python benchmarks/launch.py
 
 Needs CuPy and nvCOMP, but neither a GPU nor a driver: their calls are replaced by no-ops. On a GPU,
-``benchmarks/gpu_questions.py --question launches`` measures launches with the driver's call.
+``python benchmarks/gpu questions --question launches`` measures launches with the driver's call.
 """
 
 from __future__ import annotations

@@ -27,197 +27,31 @@ Ratios to the fastest rival are quoted for ``gzarr fresh``, which does not use t
 from __future__ import annotations
 
 import argparse
-import contextlib
 import importlib.metadata
 import json
 import os
-import select
-import statistics
-import subprocess
 import sys
-import tempfile
-import threading
 import time
 from collections import Counter
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import loader_report
+import loaders.report
 import report
-from loader_rivals import COLUMNS, OWN, PACKAGES, RIVALS, left_out
-from loader_scenarios import SCENARIOS
-from loader_worker import cpu_s, tree
+from loaders.measured import Measured, Row
+from loaders.process import ANSWER_S, Process
+from loaders.rivals import COLUMNS, OWN, PACKAGES, left_out
+from loaders.scenarios import SCENARIOS
 from workloads import default_data_dir
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from loader_scenarios import Scenario
+    from loaders.scenarios import Scenario
 
-#: Seconds: a round of a fast loader, the most of a slow one, the most of a check, the most of any answer.
-_ROUND_S, _MOST_S, _CHECK_S, _ANSWER_S = 0.3, 0.7, 2.0, 300.0
-#: The most that is waited until a process is idle.
-_SETTLE_S = 1.0
+#: Seconds: a round of a fast loader, the most of a slow one, the most of a check.
+_ROUND_S, _MOST_S, _CHECK_S = 0.3, 0.7, 2.0
 _BUSY_STEPS = 30
-_HERE = Path(__file__).parent
-
-
-@dataclass
-class Measured:
-    """What was measured of one loader in one scenario."""
-
-    rounds: list[dict[str, Any]] = field(default_factory=list)
-    check: dict[str, Any] = field(default_factory=dict)
-    peak_bytes: int | None = None
-    wait: dict[str, Any] | None = None
-
-    def median(self, name: str, per: str = "") -> float | None:
-        """Return the median over the rounds of a figure, or of one divided by another."""
-        values = [r[name] / max(r[per], 1e-9) if per else r[name] for r in self.rounds]
-        return statistics.median(values) if values else None
-
-    @property
-    def samples_per_s(self) -> float | None:
-        return self.median("samples", "seconds")
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "samples_per_s": self.samples_per_s,
-            "samples_per_cpu_s": self.median("samples", "cpu_s"),
-            "first_s": self.median("first_s"),
-            "peak_bytes": self.peak_bytes,
-            **self.check,
-            "wait": self.wait,
-            "rounds": self.rounds,
-        }
-
-
-class Process:
-    """A process with one loader."""
-
-    def __init__(self, scenario: str, column: str, home: Path, arguments: argparse.Namespace) -> None:
-        environment = dict(os.environ)
-        threads = arguments.threads // 2 if column == "gzarr DataLoader 2" else arguments.threads
-        environment["GZARR_THREADS"] = str(max(threads, 1))
-        environment.pop("GZARR_RECYCLE_BYTES", None)
-        if column != "gzarr":
-            environment["GZARR_RECYCLE_BYTES"] = "0"
-        command = [sys.executable, "-W", "ignore", str(_HERE / "loader_worker.py"), scenario, str(arguments.scale)]
-        self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115
-        self._process = subprocess.Popen(
-            [*command, column, str(home), str(arguments.threads)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-            text=True,
-            env=environment,
-        )
-        self._base = 0
-
-    def __enter__(self) -> Process:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        below = tree(self._process.pid)[1:]
-        self._process.kill()
-        self._process.wait()
-        for pid in below:
-            with contextlib.suppress(OSError):
-                os.kill(pid, 9)
-        for pipe in (self._process.stdin, self._process.stdout, self._errors):
-            if pipe is not None:
-                with contextlib.suppress(OSError):
-                    pipe.close()
-
-    def answer(self) -> Any:
-        """Wait for the next answer."""
-        stdout = self._process.stdout
-        assert stdout is not None
-        if not select.select([stdout], [], [], _ANSWER_S)[0]:
-            raise RuntimeError(f"no answer within {_ANSWER_S:.0f} s")
-        line = stdout.readline()
-        if not line:
-            self._errors.seek(0)
-            said = [one for one in self._errors.read().splitlines() if one.strip()] or ["it said nothing"]
-            raise RuntimeError(said[-1][:200])
-        return json.loads(line)
-
-    def ask(self, *command: Any) -> Any:
-        """Have something done, and wait for the answer."""
-        assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps(command) + "\n")
-        self._process.stdin.flush()
-        return self.answer()
-
-    def peak_during(self, *command: Any) -> tuple[Any, int]:
-        """Have something done; return the answer, and the most memory above that before, in bytes."""
-        base, most, done = self._memory(), 0, threading.Event()
-
-        def watch() -> None:
-            nonlocal most
-            while not done.wait(0.01):
-                most = max(most, self._memory())
-
-        watcher = threading.Thread(target=watch)
-        watcher.start()
-        try:
-            return self.ask(*command), max(most - base, 0)
-        finally:
-            done.set()
-            watcher.join()
-
-    def settle(self) -> None:
-        """Wait until the process is idle: it may read ahead what belongs to an epoch that was left."""
-        end, before = time.perf_counter() + _SETTLE_S, -1.0
-        while (used := cpu_s(self._process.pid)) != before and time.perf_counter() < end:
-            before = used
-            time.sleep(0.03)
-
-    def _memory(self) -> int:
-        """Return the bytes of anonymous and shared memory of the process and all below it, each page once."""
-        kib = 0
-        for pid in tree(self._process.pid):
-            with contextlib.suppress(OSError):
-                for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
-                    if line.startswith(("Pss_Anon:", "Pss_Shmem:")):
-                        kib += int(line.split()[1])
-        return kib * 1024
-
-
-@dataclass
-class Row:
-    """One scenario."""
-
-    scenario: Scenario
-    measured: dict[str, Measured] = field(default_factory=dict)
-    #: Why a loader has no figure.
-    notes: dict[str, str] = field(default_factory=dict)
-
-    def rate(self, column: str) -> float | None:
-        return self.measured[column].samples_per_s if column in self.measured else None
-
-    @property
-    def fastest_rival(self) -> str | None:
-        rates = {name: rate for name in RIVALS if (rate := self.rate(name)) is not None}
-        return max(rates, key=rates.__getitem__) if rates else None
-
-    def times_fastest(self, column: str) -> float | None:
-        rival, rate = self.fastest_rival, self.rate(column)
-        return None if rival is None or rate is None else rate / (self.rate(rival) or 1)
-
-    def to_json(self) -> dict[str, Any]:
-        facts = {name: getattr(self.scenario, name) for name in ("shape", "chunk", "shard", "dtype", "window", "batch")}
-        return {
-            "scenario": self.scenario.name,
-            **facts,
-            "arrays": len(self.scenario.names),
-            "fastest_rival": self.fastest_rival,
-            "times_fastest_rival": {name: self.times_fastest(name) for name in OWN},
-            "target": self.scenario.least,
-            "loaders": {name: one.to_json() for name, one in self.measured.items()},
-            "notes": self.notes,
-        }
 
 
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -297,7 +131,7 @@ def _ready(process: Process) -> str | None:
 def _check(row: Row, column: str, process: Process, arguments: argparse.Namespace) -> None:
     # gzarr's own epochs, and those of small arrays, are checked to their end.
     whole = (column in OWN and "DataLoader" not in column) or arguments.scale < 1
-    limit_s = _ANSWER_S / 2 if whole else _CHECK_S
+    limit_s = ANSWER_S / 2 if whole else _CHECK_S
     check, peak = process.peak_during("check", limit_s)
     if check["wrong"] or check["repeated"] or check["missing"]:
         raise AssertionError(f"{row.scenario.name}, {column}: WRONG SAMPLES: {check}")
@@ -311,7 +145,7 @@ def _round(row: Row, column: str, process: Process) -> None:
 
 
 def _wait(row: Row, column: str, process: Process) -> None:
-    row.measured[column].wait = process.ask("wait", loader_report.BUSY_S, _BUSY_STEPS)
+    row.measured[column].wait = process.ask("wait", loaders.report.BUSY_S, _BUSY_STEPS)
 
 
 def _selected(arguments: argparse.Namespace) -> Iterator[Scenario]:
@@ -334,13 +168,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     print(", ".join(f"{name} {version}" for name, version in versions.items()))
     print(f"load average before {header['load_average_before'][0]:.1f}, {time.perf_counter() - begin:.0f} s\n")
     for row in rows:
-        print(loader_report.table(row) + "\n")
+        print(loaders.report.table(row) + "\n")
     reasons = Counter((name, note) for row in rows for name, note in row.notes.items())
     for name, note in reasons:
         where = [row.scenario.name for row in rows if row.notes.get(name) == note]
         print(f"left out: {name}: {note} ({'; '.join(where)})")
-    print("\n" + loader_report.summary(rows) + "\n")
-    targets = loader_report.targets(rows)
+    print("\n" + loaders.report.summary(rows) + "\n")
+    targets = loaders.report.targets(rows)
     print(report.targets_table(targets))
     if arguments.json:
         found = {"scenarios": [row.to_json() for row in rows], "targets": [target.to_json() for target in targets]}

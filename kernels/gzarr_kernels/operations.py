@@ -246,7 +246,7 @@ _INFLATE: Final = Functions(
 _CRC32C: Final = Functions({"gzarr_crc32c": "crc32c_value"}, (_LIBCRC32C,))
 
 #: Algorithms by name. Largest uncompressed sizes: the lower of the constant in the header and the limit documented for
-#: ``CompressAsync``. Rates: ``benchmarks/gpu_questions.py`` measures them; the values here are set by hand. The zstd
+#: ``CompressAsync``. Rates: ``benchmarks/gpu/questions.py`` measures them; the values here are set by hand. The zstd
 #: rate of a frame is from the published measurement (8 frames of 16 MiB at 0.43 GB/s on an H200); all others are orders
 #: of magnitude, chosen so that a wrong choice costs little. Backend: the hardware decoder of Blackwell GPUs reports
 #: success for every LZ4 frame, and is undefined on damaged frames; the kernels check them (``nvcomp/lz4.h``).

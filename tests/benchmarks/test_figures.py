@@ -20,8 +20,7 @@ ROOT = Path(__file__).parents[2]
 FIGURES = ROOT / "docs" / "figures"
 SVG = "{http://www.w3.org/2000/svg}"
 #: Scripts that this imports, which have names that others may have, too.
-MODULES = ["charts", "chunk_picture", "drawing", "figure_bars", "figure_dots", "figure_results", "figures", "report"]
-MODULES += ["rivals", "shuffle_picture", "shuffles", "workloads"]
+MODULES = {"pictures", "report", "rivals", "shuffles", "workloads"}
 
 
 @pytest.fixture(scope="module")
@@ -29,9 +28,9 @@ def figures() -> Iterator[Any]:
     """Import the scripts; their directory is on the path for this module only."""
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(ROOT / "benchmarks"))
-        yield importlib.import_module("figures")
-    for name in MODULES:
-        sys.modules.pop(name, None)
+        yield importlib.import_module("pictures.figures")
+    for name in [name for name in sys.modules if name.partition(".")[0] in MODULES]:
+        del sys.modules[name]
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +67,7 @@ def test_a_figure_shows_the_ratios_that_the_benchmark_found(figures: Any, drawn:
 
 @pytest.mark.parametrize("name", ["read", "write"])
 def test_the_fused_pipeline_of_zarr_python_counts(figures: Any, name: str) -> None:
-    dots = importlib.import_module("figure_dots")
+    dots = importlib.import_module("pictures.dots")
     result = figures.Result.newest(name)
     data = json.loads(json.dumps(result.data))
     for workload in data["workloads"]:
@@ -82,7 +81,7 @@ def test_the_fused_pipeline_of_zarr_python_counts(figures: Any, name: str) -> No
 
 
 def test_dots_are_where_their_values_are(figures: Any) -> None:
-    charts = importlib.import_module("charts")
+    charts = importlib.import_module("pictures.charts")
     chart = charts.Chart("title", "alt", "source")
     series = [charts.Series("x", "x", "circle", "own")]
     rows = [charts.Row(str(value), {"x": value}) for value in (0.1, 1, 10, 0.01, 100)]
@@ -98,7 +97,7 @@ def test_dots_are_where_their_values_are(figures: Any) -> None:
 
 
 def test_bars_are_as_long_as_their_values(figures: Any) -> None:
-    charts = importlib.import_module("charts")
+    charts = importlib.import_module("pictures.charts")
     groups = [charts.Bars("one", [("a", 4.0, "own"), ("b", 1.0, "bar")]), charts.Bars("two", [("c", 2.0, "bar")])]
     for shared, wanted in ((True, [4, 1, 2]), (False, [4, 1, 4])):
         svg = charts.Chart("", "", "").bars(groups, columns=2, labels=80, unit="s", axis="", shared=shared)

@@ -48,7 +48,7 @@ def _small(b: SimpleNamespace, zarr_format: int = 3, **more: Any) -> Any:
 
 
 def test_workloads_are_those_of_the_other_benchmark_and_of_published_pipelines(b: SimpleNamespace) -> None:
-    tiles = b.gpu_workloads.all_workloads(2 << 30)
+    tiles = b.gpu.workloads.all_workloads(2 << 30)
     names = [t.workload.name for t in tiles]
     assert names[3:] == [w.name for w in b.workloads.workloads(rows=1000)]
     era5, shards, large = tiles[:3]
@@ -69,7 +69,7 @@ def test_workloads_are_those_of_the_other_benchmark_and_of_published_pipelines(b
 
 @pytest.mark.parametrize("zarr_format", [2, 3])
 def test_tiled_arrays_are_written_and_read_back(zarr_format: int, b: SimpleNamespace, tmp_path: Path) -> None:
-    w, g = b.workloads, b.gpu_workloads
+    w, g = b.workloads, b.gpu.workloads
     starts = np.array([[0, 0, 0], [40, 10, 3], [47, 15, 15]])
     accesses = [
         w.Region((...,)),
@@ -110,10 +110,10 @@ def test_a_part_of_a_read_stands_for_the_whole(b: SimpleNamespace) -> None:
         (w.Rows(np.zeros((5, 3), np.int64)), 5.0),
     ):
         workload = w.Workload("w", _small(b), access)
-        part = b.gpu_comparison.part_of(workload, 16)
-        assert b.gpu_comparison.factor(workload, part) == times
-    assert b.gpu_comparison.part_of(w.Workload("w", _small(b), w.Region((0,))), 16) is None
-    assert b.gpu_comparison.part_of(w.Workload("w", _small(b, shape=(16, 32, 32))), 16) is None
+        part = b.gpu.comparison.part_of(workload, 16)
+        assert b.gpu.comparison.factor(workload, part) == times
+    assert b.gpu.comparison.part_of(w.Workload("w", _small(b), w.Region((0,))), 16) is None
+    assert b.gpu.comparison.part_of(w.Workload("w", _small(b, shape=(16, 32, 32))), 16) is None
 
 
 # -- measuring and reporting
@@ -123,9 +123,9 @@ def _measure(
     b: SimpleNamespace, device: Any, chosen: Any, rivals: Any, folder: Path, seconds: float = 60.0
 ) -> Collected:
     collected = Collected(b)
-    arguments = b.gpu.parser().parse_args(["--rounds", "2", "--threads", "2", "--data", str(folder)])
+    arguments = b.gpu.read.parser().parse_args(["--rounds", "2", "--threads", "2", "--data", str(folder)])
     names = [t.workload.name for t in chosen]
-    b.gpu.measure_all(collected.steps, device, names, chosen, rivals, arguments, seconds)
+    b.gpu.read.measure_all(collected.steps, device, names, chosen, rivals, arguments, seconds)
     return collected
 
 
@@ -135,7 +135,7 @@ def test_the_benchmark_on_a_device(b: SimpleNamespace, on_host: WatchedDevice, t
     sharded = {"codecs": (LITTLE, b.workloads._zstd()), "shard_shape": (32, 32, 32)}
     starts = np.array([[0, 0, 0], [40, 10, 3]])
     chosen = [
-        b.gpu_workloads.tiled(workload, 1 << 18, 1 << 16)
+        b.gpu.workloads.tiled(workload, 1 << 18, 1 << 16)
         for workload in (
             w.Workload("whole", _small(b)),
             w.Workload("not aligned", _small(b, **deflate)),
@@ -145,16 +145,16 @@ def test_the_benchmark_on_a_device(b: SimpleNamespace, on_host: WatchedDevice, t
             w.Workload("rows", _small(b), w.Rows(np.array([[0, 63, 5], [5, 5, 60]]))),
         )
     ]
-    rivals, absent = b.gpu_rivals.available(["gzarr out=", "gzarr"], 2)
+    rivals, absent = b.gpu.rivals.available(["gzarr out=", "gzarr"], 2)
     assert not absent
     # A peer that needs no GPU, under a name of the table.
     rivals["zarr-python"] = b.rivals.ZarrPython(2)
     collected = _measure(b, on_host, chosen, rivals, tmp_path)
     results = collected.measured()
-    assert b.gpu.sound(collected.found), [m.notes for m in results.values()]
+    assert b.gpu.read.sound(collected.found), [m.notes for m in results.values()]
     assert [e["end"] for e in collected.events if "end" in e] == [t.workload.name for t in chosen] == list(results)
-    limits = {m.name: {name for name in b.gpu_limits.LIMITS if m.limit_ms(name)} for m in results.values()}
-    every = set(b.gpu_limits.LIMITS)
+    limits = {m.name: {name for name in b.gpu.limits.LIMITS if m.limit_ms(name)} for m in results.values()}
+    every = set(b.gpu.limits.LIMITS)
     assert limits == {
         "whole": every, "not aligned": every, "shards": every, "raw": every - {"decode"}, "windows": every,
         "rows": set(),
@@ -165,7 +165,7 @@ def test_the_benchmark_on_a_device(b: SimpleNamespace, on_host: WatchedDevice, t
         document = m.to_json()
         assert document["times_fastest_peer"] == pytest.approx(m.ms("zarr-python") / m.ms("gzarr"))
         json.dumps(document)
-    assert len(b.gpu_report.table(list(results.values()), list(rivals)).splitlines()) >= 2 + len(results)
+    assert len(b.gpu.report.table(list(results.values()), list(rivals)).splitlines()) >= 2 + len(results)
     late = _measure(b, on_host, chosen[:2], rivals, tmp_path, seconds=0.0).found
     assert (late.figures, late.left_out) == ({}, ["whole", "not aligned"])
 
@@ -187,9 +187,9 @@ def test_what_fails_takes_nothing_else_with_it(
 
             return [tired]
 
-    t = b.gpu_workloads.tiled(b.workloads.Workload("whole", _small(b)), 1 << 18, 1 << 16)
-    absent = b.gpu_workloads.tiled(b.workloads.Workload("absent", _small(b)), 1 << 18, 1 << 16)
-    written = b.gpu_workloads.written
+    t = b.gpu.workloads.tiled(b.workloads.Workload("whole", _small(b)), 1 << 18, 1 << 16)
+    absent = b.gpu.workloads.tiled(b.workloads.Workload("absent", _small(b)), 1 << 18, 1 << 16)
+    written = b.gpu.workloads.written
 
     def full(tiles: Any, folder: Path) -> Any:
         if tiles is absent:
@@ -199,8 +199,8 @@ def test_what_fails_takes_nothing_else_with_it(
     def fails(self: Any) -> Any:
         raise gzarr.DeviceError("nvCOMP cannot")
 
-    monkeypatch.setattr(b.gpu_workloads, "written", full)
-    monkeypatch.setattr(b.gpu_limits.FrameBatch, "run", fails)
+    monkeypatch.setattr(b.gpu.workloads, "written", full)
+    monkeypatch.setattr(b.gpu.limits.FrameBatch, "run", fails)
     rivals = {"gzarr": b.rivals.Gzarr(2), "czarr": Tires(2)}
     collected = _measure(b, on_host, [absent, t], rivals, tmp_path)
     assert collected.found.failed == {"absent": {"": "OSError: no space left"}}
@@ -209,16 +209,16 @@ def test_what_fails_takes_nothing_else_with_it(
     assert whole.notes["limits"] == "DeviceError: nvCOMP cannot"
     assert len(whole.rounds_ms["gzarr"]) == 2
     assert whole.sound
-    assert not b.gpu.sound(collected.found)
+    assert not b.gpu.read.sound(collected.found)
 
 
 def test_a_reader_that_ended_a_process_is_left_out(b: SimpleNamespace, on_host: WatchedDevice, tmp_path: Path) -> None:
-    t = b.gpu_workloads.tiled(b.workloads.Workload("whole", _small(b)), 1 << 18, 1 << 16)
-    with b.gpu_workloads.written(t, tmp_path) as stored:
+    t = b.gpu.workloads.tiled(b.workloads.Workload("whole", _small(b)), 1 << 18, 1 << 16)
+    with b.gpu.workloads.written(t, tmp_path) as stored:
         collected = Collected(b, {"whole": {"czarr": "it hung", "limits": "it hung, too"}})
         # Neither is asked for anything.
         rivals = {"gzarr": b.rivals.Gzarr(2), "czarr": None}
-        b.gpu_comparison.Comparison(on_host, rivals, t, stored, 30.0, 1, collected.steps).run(2)
+        b.gpu.comparison.Comparison(on_host, rivals, t, stored, 30.0, 1, collected.steps).run(2)
     whole = collected.measured()["whole"]
     assert whole.notes == {"czarr": "it hung", "limits": "it hung, too"}
     assert list(whole.rounds_ms) == ["gzarr"]
@@ -226,7 +226,7 @@ def test_a_reader_that_ended_a_process_is_left_out(b: SimpleNamespace, on_host: 
 
 def test_rates_and_waves(b: SimpleNamespace, on_host: WatchedDevice, tmp_path: Path, monkeypatch: Any) -> None:
     s, collected = (
-        b.gpu_saturation,
+        b.gpu.saturation,
         Collected(b, {"decoders at saturation": {"lz4, 2 frames of 4096 bytes": "it hung"}}),
     )
     monkeypatch.setattr(s, "BATCHES", ((4096, 2),))
@@ -235,7 +235,7 @@ def test_rates_and_waves(b: SimpleNamespace, on_host: WatchedDevice, tmp_path: P
     monkeypatch.setattr(s, "SWEPT", ("u2-64-zstd",))
     s.rates(collected.steps, on_host, 60.0)
     rates = {row["algorithm"]: row for row in collected.found.figures[s.RATES]}
-    assert set(rates) == set(b.gpu_samples.ALGORITHMS)
+    assert set(rates) == set(b.gpu.samples.ALGORITHMS)
     assert rates["lz4"]["error"] == "it hung"
     assert all(row["decoded"] and row["gb_per_s"] > 0 for name, row in rates.items() if name != "lz4")
     s.sweep(collected.steps, on_host, tmp_path, 4 << 20, 120.0)
@@ -244,13 +244,13 @@ def test_rates_and_waves(b: SimpleNamespace, on_host: WatchedDevice, tmp_path: P
     # Chunks have 512 KiB: the engine made waves of the size that was asked for.
     assert [row["chunks_a_wave"] for row in rows] == [1, 1, 2, 2], rows
     assert all(row["gb_per_s"] > 0 for row in rows)
-    text = b.gpu_report.beside(list(rates.values()), rows)
+    text = b.gpu.report.beside(list(rates.values()), rows)
     assert "failed" in text
     assert "u2-64-zstd x 524288" in text
 
 
 def test_writing_on_a_device(b: SimpleNamespace, on_host: WatchedDevice, tmp_path: Path) -> None:
-    w = b.gpu_write
+    w = b.gpu.write
     results = {}
     for number, dataset in enumerate(w.datasets(1 << 20, side=64)):
         (folder := tmp_path / str(number)).mkdir()
@@ -268,7 +268,7 @@ def test_writing_on_a_device(b: SimpleNamespace, on_host: WatchedDevice, tmp_pat
 
 
 def test_loaders_on_a_device(b: SimpleNamespace, on_host: WatchedDevice, tmp_path: Path) -> None:
-    w = b.gpu_loader
+    w = b.gpu.loader
     results = {}
     for number, dataset in enumerate(w.datasets(1 << 18, side=32, window=16)):
         (folder := tmp_path / str(number)).mkdir()
@@ -284,7 +284,7 @@ def test_loaders_on_a_device(b: SimpleNamespace, on_host: WatchedDevice, tmp_pat
 
 
 def test_blocks_and_levels_on_a_device(b: SimpleNamespace, on_host: WatchedDevice, tmp_path: Path) -> None:
-    w = b.gpu_imaging
+    w = b.gpu.imaging
 
     def compute(x: Any, times: int) -> Any:
         stream = on_host.current_stream()
@@ -311,11 +311,11 @@ def test_arrays_one_after_the_other(tmp_path: Path) -> None:
     """A whole run: small arrays in a folder that is gone afterwards, a table, and a document."""
     (data := tmp_path / "data").mkdir()
     arguments = ["--codec", "zstd in", "--mib", "1", "--side", "64", "--rounds", "1", "--data", str(data)]
-    done, document = gpu_benchmarks.run_script("gpu_write.py", tmp_path, *arguments)
+    done, document = gpu_benchmarks.run_program("write", tmp_path, *arguments)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[2].startswith("zstd in shards")
     assert list(document["arrays"]) == ["zstd in shards"]
-    assert document["command"].startswith("python benchmarks/gpu_write.py --codec 'zstd in'")
+    assert document["command"].startswith("python benchmarks/gpu write --codec 'zstd in'")
     assert (document["failed"], document["left out"]) == ({}, [])
     assert list(data.iterdir()) == []
 
@@ -323,7 +323,7 @@ def test_arrays_one_after_the_other(tmp_path: Path) -> None:
 def test_samples_of_loaders_are_checked(b: SimpleNamespace, on_host: WatchedDevice, tmp_path: Path) -> None:
     """Wrong, missing and repeated samples are seen, and those that come by processes of ``DataLoader`` compared."""
     pytest.importorskip("torch", reason="PyTorch is not installed")
-    w = b.gpu_loader
+    w = b.gpu.loader
     (dataset, *_) = w.datasets(1 << 18, side=32, window=16)
     found = w.measure(on_host, dataset, tmp_path, 60, 1, 2)
     assert found["ways"]["DataLoader"]["right"], found
@@ -343,35 +343,35 @@ def test_wrong_results_are_seen(b: SimpleNamespace, on_host: WatchedDevice, tmp_
             (call,) = super().calls(path, workload)
             return [lambda: call() + np.uint16(1)]
 
-    t = b.gpu_workloads.tiled(b.workloads.Workload("whole", _small(b)), 1 << 18, 1 << 16)
+    t = b.gpu.workloads.tiled(b.workloads.Workload("whole", _small(b)), 1 << 18, 1 << 16)
     rivals = {"gzarr": b.rivals.Gzarr(2), "czarr": Liar(2)}
     collected = _measure(b, on_host, [t], rivals, tmp_path)
     (measured,) = collected.measured().values()
     assert not measured.sound
-    assert not b.gpu.sound(collected.found)
+    assert not b.gpu.read.sound(collected.found)
     assert measured.notes["czarr"].startswith("WRONG RESULT")
     assert measured.ms("czarr") is None
     assert measured.ms("gzarr") is not None
 
 
 def test_the_hosts_cost_of_a_chunk(b: SimpleNamespace, on_host: WatchedDevice, tmp_path: Path) -> None:
-    t = b.gpu_workloads.tiled(b.workloads.Workload("whole", _small(b)), 1 << 18, 1 << 16)
-    stage, event = b.gpu_targets.Staging.stage, type(on_host.event()).synchronize
+    t = b.gpu.workloads.tiled(b.workloads.Workload("whole", _small(b)), 1 << 18, 1 << 16)
+    stage, event = b.gpu.targets.Staging.stage, type(on_host.event()).synchronize
     # As those of CuPy have, which take no attribute.
     assert not hasattr(on_host.event(), "__dict__")
-    with b.gpu_workloads.written(t, tmp_path) as stored:
+    with b.gpu.workloads.written(t, tmp_path) as stored:
         start = time.perf_counter()
-        us = b.gpu_targets.host_us(on_host, stored.path)
+        us = b.gpu.targets.host_us(on_host, stored.path)
         elapsed = time.perf_counter() - start
     assert 0 < us * 32 < 1e6 * elapsed
     # What was put in place to measure is gone.
-    assert b.gpu_targets.Staging.stage is stage
+    assert b.gpu.targets.Staging.stage is stage
     assert type(on_host.event()).synchronize is event
 
 
 def _measured(b: SimpleNamespace, **times: float) -> Any:
     facts = {"codecs": ({"name": "zstd"},)}
-    measured = b.gpu_report.DeviceMeasured("one", facts, 10**9, 1 << 18, True)
+    measured = b.gpu.report.DeviceMeasured("one", facts, 10**9, 1 << 18, True)
     for name, ms in times.items():
         measured.rounds_ms[name.replace("_", " ")] = [ms, 1000 * ms, ms]
     return measured
@@ -393,11 +393,11 @@ def test_ratios(b: SimpleNamespace) -> None:
     assert m.of_limit("gzarr out=") == 0.8
     assert m.gb_per_s("gzarr") == 125.0
     assert m.held_against_limit
-    goals = {t.name: t for t in b.gpu_report.targets([m], first_array_ms=120.0, host_us=1.5)}
+    goals = {t.name: t for t in b.gpu.report.targets([m], first_array_ms=120.0, host_us=1.5)}
     assert [t.met for t in goals.values()] == [True, True, False, True]
     assert goals["least of limit, 64 KiB to 1 MiB"].value == 0.8
     m.estimated["zarr-python"] = 16
-    text = b.gpu_report.table([m], list(b.gpu_rivals.RIVALS))
+    text = b.gpu.report.table([m], list(b.gpu.rivals.RIVALS))
     row = text.splitlines()[2]
     assert "~400" in row
     assert "5.00 czarr" in row
@@ -405,27 +405,27 @@ def test_ratios(b: SimpleNamespace) -> None:
     assert "a part of the read" in text
     m.chunk_nbytes = 4 << 20
     assert not m.held_against_limit
-    assert b.gpu_report.targets([m])[1].met is None
+    assert b.gpu.report.targets([m])[1].met is None
 
 
 def test_nothing_measured_is_not_a_promise_kept(b: SimpleNamespace) -> None:
-    assert [t.met for t in b.gpu_report.targets([])] == [None] * 4
+    assert [t.met for t in b.gpu.report.targets([])] == [None] * 4
     empty = _measured(b)
     assert (empty.fastest_peer, empty.slowest_limit, empty.of_limit("gzarr")) == (None, None, None)
     empty.notes["gzarr"] = "DeviceError: no"
-    assert "[1] gzarr: DeviceError: no" in b.gpu_report.table([empty], list(b.gpu_rivals.RIVALS))
+    assert "[1] gzarr: DeviceError: no" in b.gpu.report.table([empty], list(b.gpu.rivals.RIVALS))
 
 
 def test_arguments_and_names(b: SimpleNamespace, capsys: pytest.CaptureFixture[str]) -> None:
-    assert b.gpu.main(["--list", "--workload", "era5"]) == 0
+    assert b.gpu.read.main(["--list", "--workload", "era5"]) == 0
     assert capsys.readouterr().out == "f4-era5-blosc-zstd-bit\n"
-    assert b.gpu.main(["--list"]) == 0
-    assert capsys.readouterr().out.splitlines() == list(b.gpu_workloads.MAIN)
-    assert 6 <= len(b.gpu_workloads.MAIN) <= 8
-    assert b.gpu.main(["--workload", "no such"]) == 2
+    assert b.gpu.read.main(["--list"]) == 0
+    assert capsys.readouterr().out.splitlines() == list(b.gpu.workloads.MAIN)
+    assert 6 <= len(b.gpu.workloads.MAIN) <= 8
+    assert b.gpu.read.main(["--workload", "no such"]) == 2
     for wrong in (["--mib", "0"], ["--seconds", "-1"], ["--rival", "nobody"]):
         with pytest.raises(SystemExit):
-            b.gpu.main(wrong)
-    assert set(b.gpu_rivals.PEERS) == {"CPU, then copy", "czarr", "kvikio.zarr", "zarr-python"}
-    found, absent = b.gpu_rivals.available(b.gpu_rivals.RIVALS, 2)
-    assert set(found) | set(absent) == set(b.gpu_rivals.RIVALS)
+            b.gpu.read.main(wrong)
+    assert set(b.gpu.rivals.PEERS) == {"CPU, then copy", "czarr", "kvikio.zarr", "zarr-python"}
+    found, absent = b.gpu.rivals.available(b.gpu.rivals.RIVALS, 2)
+    assert set(found) | set(absent) == set(b.gpu.rivals.RIVALS)

@@ -40,7 +40,7 @@ def on_host() -> Iterator[WatchedDevice]:
 
 @pytest.mark.parametrize("nbytes", [1, 59, 300, 65_536, 65_537, 150_000])
 def test_samples_decode_elsewhere(nbytes: int, b: SimpleNamespace) -> None:
-    s = b.gpu_samples
+    s = b.gpu.samples
     data = s.sample(150_000)[:nbytes]
     assert len(data) == nbytes
     decoders = {
@@ -60,11 +60,11 @@ def test_samples_decode_elsewhere(nbytes: int, b: SimpleNamespace) -> None:
 
 
 def test_questions_have_answers(b: SimpleNamespace, on_host: WatchedDevice, monkeypatch: Any) -> None:
-    q, t = b.gpu_questions, b.gpu_transfers
+    q, t = b.gpu.questions, b.gpu.transfers
     for module, names in (
         (q, ("FRAME_NBYTES", "FRAME_COUNTS")),
         (t, ("COPY_NBYTES", "THREADS", "FILE_NBYTES", "LAUNCHES", "ASSEMBLED", "ASSEMBLED_NBYTES", "CHUNK_NBYTES")),
-        (q.gpu_router, ("WAVES",)),
+        (q.gpu.router, ("WAVES",)),
         (calibration, ("SMALL_FRAMES",)),
     ):
         for name in names:
@@ -103,24 +103,24 @@ def test_a_question_that_fails_or_comes_too_late_says_so(
     def fails(device: Any, seconds: float) -> Any:
         raise RuntimeError("no\nmore")
 
-    monkeypatch.setattr(b.gpu_questions, "QUESTIONS", {"one": (fails, 0.5), "two": (lambda d, s: [s], 0.5)})
-    answers = b.gpu_questions.ask(on_host, ["one", "two"], 10)
+    monkeypatch.setattr(b.gpu.questions, "QUESTIONS", {"one": (fails, 0.5), "two": (lambda d, s: [s], 0.5)})
+    answers = b.gpu.questions.ask(on_host, ["one", "two"], 10)
     assert answers["one"]["answer"] == {"error": "RuntimeError: no"}
     assert 0 < answers["two"]["answer"][0] <= 5
-    late = b.gpu_questions.ask(on_host, ["two"], 0)
-    text = b.gpu_questions.summary({**answers, **late})
+    late = b.gpu.questions.ask(on_host, ["two"], 0)
+    text = b.gpu.questions.summary({**answers, **late})
     assert "one: FAILED: RuntimeError: no" in text
     assert "two: left out" in text
 
 
 def test_damaged_frames(b: SimpleNamespace, on_host: WatchedDevice) -> None:
-    for algorithm in b.gpu_samples.ALGORITHMS:
-        for damage in b.gpu_samples.damages(bytes(64)):
-            answer = b.gpu_questions.decode_damaged(on_host, algorithm, damage)
+    for algorithm in b.gpu.samples.ALGORITHMS:
+        for damage in b.gpu.samples.damages(bytes(64)):
+            answer = b.gpu.questions.decode_damaged(on_host, algorithm, damage)
             assert answer["context"] == "alive", answer
             assert answer["neighbours intact"], answer
             assert answer["noticed"] == (answer["statuses"][1] != 0 or answer["produced"][1] != 65_536)
-        half = b.gpu_questions.decode_damaged(on_host, algorithm, "half of it")
+        half = b.gpu.questions.decode_damaged(on_host, algorithm, "half of it")
         assert half["noticed"]
         assert half["statuses"][::2] == [0, 0]
 
@@ -128,18 +128,18 @@ def test_damaged_frames(b: SimpleNamespace, on_host: WatchedDevice) -> None:
 def test_a_process_that_cannot_decode_is_an_answer(b: SimpleNamespace, monkeypatch: Any) -> None:
     """Without a GPU it ends with an error; also if the context is lost at once."""
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    answer = b.gpu_questions._in_a_process("zstd", "half of it", 60.0)
+    answer = b.gpu.questions._in_a_process("zstd", "half of it", 60.0)
     assert (answer["algorithm"], answer["damage"]) == ("zstd", "half of it")
     assert "process ended" in answer["context"]
-    assert "hung" in b.gpu_questions._in_a_process("zstd", "half of it", 0.01)["context"]
+    assert "hung" in b.gpu.questions._in_a_process("zstd", "half of it", 0.01)["context"]
 
 
 def test_batches_are_cut_where_scratch_is_short(b: SimpleNamespace, on_host: WatchedDevice) -> None:
-    data = b.gpu_samples.sample(20_000)
-    frame = b.gpu_samples.encode("zstd", data)
+    data = b.gpu.samples.sample(20_000)
+    frame = b.gpu.samples.encode("zstd", data)
     decoder = on_host.decompressor("zstd")
     assert decoder is not None
-    batch = b.gpu_batch.FrameBatch.of(on_host, "zstd", [frame] * 7, [len(data)] * 7)
+    batch = b.gpu.batch.FrameBatch.of(on_host, "zstd", [frame] * 7, [len(data)] * 7)
     need = decoder.temp_nbytes(2, len(data), 2 * len(data))
     cut = batch._cut(need)
     assert len(cut) > 1
@@ -154,17 +154,17 @@ def test_batches_are_cut_where_scratch_is_short(b: SimpleNamespace, on_host: Wat
 
 
 def test_every_kernel_runs_under_the_sanitizer(b: SimpleNamespace, on_host: WatchedDevice, tmp_path: Path) -> None:
-    used = b.gpu_sanitizer.use(on_host, tmp_path)
+    used = b.gpu.sanitizer.use(on_host, tmp_path)
     assert used["errors"] == {}
     assert used["not launched"] == []
-    assert len(used["launches"]) == len(b.gpu_sanitizer.kernels()) >= 15
+    assert len(used["launches"]) == len(b.gpu.sanitizer.kernels()) >= 15
     assert not hasattr(on_host.launch, "__wrapped__")
 
 
 def test_the_sanitizer_is_said_to_be_missing_and_its_findings_are_kept(
     b: SimpleNamespace, tmp_path: Path, monkeypatch: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    s, file = b.gpu_sanitizer, tmp_path / "said.json"
+    s, file = b.gpu.sanitizer, tmp_path / "said.json"
     monkeypatch.setattr(s, "program", lambda: None)
     assert s.main(["--json", str(file)]) == 0
     assert json.loads(file.read_text())["not run"] == "there is no compute-sanitizer here"

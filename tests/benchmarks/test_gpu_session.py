@@ -180,7 +180,7 @@ def test_the_report_tells_everything_up_to_the_end(tmp_path: Path) -> None:
 def test_workers_write_one_report(tmp_path: Path) -> None:
     _run(tmp_path, "-n", "2", "--dist", "worksteal")
     with gpu_benchmarks.modules() as b:
-        said = b.gpu_tests.collected(tmp_path / "report")
+        said = b.gpu.tests.collected(tmp_path / "report")
     assert said["passed"] == 1
     failed = {name.partition("::")[2]: text for name, text in said["failed"].items()}
     parts = {

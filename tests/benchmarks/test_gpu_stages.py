@@ -60,7 +60,7 @@ CALLS = {
 
 @pytest.mark.parametrize("call", CALLS)
 def test_the_plan_of_a_call(call: str, b: SimpleNamespace, tmp_path: Path) -> None:
-    g = b.gpu_stages
+    g = b.gpu.stages
     work, wheels = tmp_path / "work", tmp_path / "wheels"
     (wheels / "kernels").mkdir(parents=True)
     (wheels / "a-1-py3-none-any.whl").touch()
@@ -96,26 +96,24 @@ def test_the_plan_of_a_call(call: str, b: SimpleNamespace, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("small", [False, True])
-def test_scripts_take_the_options_that_they_are_given(small: bool, b: SimpleNamespace, tmp_path: Path) -> None:
-    g, asked, seen = b.gpu_stages, [], set()
-    scripts = {
-        f"benchmarks/{name}.py": getattr(b, name)
-        for name in ("gpu", "gpu_questions", "gpu_write", "gpu_loader", "gpu_imaging", "gpu_sanitizer")
-    }
+def test_programs_take_the_options_that_they_are_given(small: bool, b: SimpleNamespace, tmp_path: Path) -> None:
+    g, asked, seen = b.gpu.stages, [], set()
+    names = ("read", "questions", "write", "loader", "imaging", "sanitizer")
+    programs = {name: getattr(b.gpu, name) for name in names}
     for stage in [s for call in CALLS for s in g.Plan("python", tmp_path, None, None, small=small).stages(call)]:
         command, _ = stage.command(100)
-        script = scripts.get(command[1])
-        if script is not None:
-            arguments = script.parser().parse_args(command[2:])
+        program = programs.get(command[2])
+        if command[1] == "benchmarks/gpu" and program is not None:
+            arguments = program.parser().parse_args(command[3:])
             # They end a little before they would be ended.
             assert arguments.seconds == 95
             assert arguments.json == stage.result
-            seen.add(command[1])
-            if script is b.gpu_questions:
+            seen.add(command[2])
+            if program is b.gpu.questions:
                 asked.append((arguments.question, arguments.without))
-    assert seen == set(scripts)
+    assert seen == set(programs)
     damaged, rates = g.DAMAGED_FRAMES, g.DECODE_RATES
-    assert {damaged, rates} < set(b.gpu_questions.QUESTIONS)
+    assert {damaged, rates} < set(b.gpu.questions.QUESTIONS)
     assert asked == [(None, [damaged, rates]), ([damaged], []), ([rates], [])]
 
 
@@ -165,13 +163,13 @@ def test_every_test_of_a_gpu_is_in_a_stage(b: SimpleNamespace, tmp_path: Path) -
     """Also without packages that take long to import, or are too large for a machine with a GPU."""
     found, said = _collected("tests", hidden=frozenset({"torch", "imagecodecs"}), tmp_path=tmp_path)
     assert "torch is not installed" in said
-    assert {name for name, damages in found if damages} == set(b.gpu_stages.DAMAGE_TESTS)
-    assert {name for name, damages in found if not damages} == {*b.gpu_stages.TESTS, "gpu_soak"}
+    assert {name for name, damages in found if damages} == set(b.gpu.stages.DAMAGE_TESTS)
+    assert {name for name, damages in found if not damages} == {*b.gpu.stages.TESTS, "gpu_soak"}
 
 
 def test_what_is_not_installed_is_said_and_no_error(b: SimpleNamespace, tmp_path: Path) -> None:
-    modules = {*b.gpu_stages.TESTS, *b.gpu_stages.DAMAGE_TESTS, "gpu_soak"}
-    files = map(b.gpu_stages._test_module, modules)
+    modules = {*b.gpu.stages.TESTS, *b.gpu.stages.DAMAGE_TESTS, "gpu_soak"}
+    files = map(b.gpu.stages._test_module, modules)
     found, said = _collected(*files, hidden=OPTIONAL, tmp_path=tmp_path)
     assert {name for name, _ in found} < modules
     assert re.search(r"SKIPPED \[\d+\] .*zarr is not installed", said)
@@ -180,11 +178,11 @@ def test_what_is_not_installed_is_said_and_no_error(b: SimpleNamespace, tmp_path
 @settings(max_examples=50, deadline=None)
 @given(seconds=st.floats(0, 1000), used=st.lists(st.floats(0, 1), min_size=7, max_size=7))
 def test_shares_never_exceed_what_is_left(b: SimpleNamespace, seconds: float, used: list[float]) -> None:
-    planned = b.gpu_stages.Plan("python", Path(), None, None).stages("check")
+    planned = b.gpu.stages.Plan("python", Path(), None, None).stages("check")
     left = seconds
     fits = seconds >= sum(s.least_s for s in planned)
     for at, part in enumerate(used):
-        share = b.gpu_run.limit(planned, at, left)
+        share = b.gpu.run.limit(planned, at, left)
         if share is None:
             assert left < planned[at].least_s
             # No stage takes the least time of a later one.
@@ -195,7 +193,7 @@ def test_shares_never_exceed_what_is_left(b: SimpleNamespace, seconds: float, us
 
 
 def test_what_a_stage_leaves_goes_to_the_next_ones(b: SimpleNamespace) -> None:
-    stages, limit = b.gpu_stages.Plan("python", Path(), None, None).stages("measure"), b.gpu_run.limit
+    stages, limit = b.gpu.stages.Plan("python", Path(), None, None).stages("measure"), b.gpu.run.limit
     last = len(stages) - 1
     assert limit(stages, last, 200.0) == 200.0
     assert limit(stages, last, stages[last].least_s - 1) is None
@@ -205,7 +203,7 @@ def test_what_a_stage_leaves_goes_to_the_next_ones(b: SimpleNamespace) -> None:
 
 
 def test_stages_run_on_when_one_fails_hangs_or_is_left_out(b: SimpleNamespace, tmp_path: Path, capfd: Any) -> None:
-    g = b.gpu_run
+    g = b.gpu.run
 
     def stage(name: str, code: str, *, required: bool = True, least: float = 0.1, **more: Any) -> Any:
         return g.Stage(name, 1, least, required, lambda seconds: ([sys.executable, "-c", code], {"SAID": name}), **more)
@@ -257,7 +255,7 @@ def _said(tests: Any, folder: Path, *lines: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_what_the_tests_of_a_stage_amount_to(b: SimpleNamespace, tmp_path: Path) -> None:
-    t = b.gpu_tests
+    t = b.gpu.tests
     good = {"test": "a::one", "outcome": "passed", "seconds": 1.0}
 
     def skipped(reason: str) -> dict[str, str]:
@@ -331,15 +329,15 @@ def test_a_call_writes_one_report_and_one_log(b: SimpleNamespace, tmp_path: Path
 
 
 def test_facts_of_the_machine(b: SimpleNamespace) -> None:
-    facts = b.gpu_facts.hardware()
+    facts = b.gpu.facts.hardware()
     assert facts["cores"] >= 1
     assert facts["gpus"] or facts["no_gpu"]
-    assert b.gpu_facts.versions([])["numpy"] == np.__version__
-    json.dumps([facts, b.gpu_transfers.device_facts()])
+    assert b.gpu.facts.versions([])["numpy"] == np.__version__
+    json.dumps([facts, b.gpu.transfers.device_facts()])
 
 
 def test_libnvvm_is_looked_for_where_cuda_is(b: SimpleNamespace, tmp_path: Path, monkeypatch: Any) -> None:
-    g = b.gpu_facts
+    g = b.gpu.facts
     monkeypatch.setattr(sys, "path", [])
     assert g.cuda_home({}, [], tmp_path) == {"CUDA_HOME": str(tmp_path)}
     assert g.cuda_home({}, [], tmp_path / "none") == {}
@@ -365,7 +363,7 @@ def _wheel(folder: Path, name: str, version: str = "1.0", requires: tuple[str, .
 def kernels(monkeypatch: pytest.MonkeyPatch, b: SimpleNamespace, tmp_path: Path) -> None:
     """Compiled kernels, and a checkout without files."""
     (tmp_path / "kernels").mkdir()
-    monkeypatch.setattr(b.gpu_wheels, "checkout_nbytes", lambda folder: 0)
+    monkeypatch.setattr(b.gpu.wheels, "checkout_nbytes", lambda folder: 0)
     for name in _kernel_names():
         (tmp_path / "kernels" / name).touch()
 
@@ -383,7 +381,7 @@ def test_wheels_that_suffice(b: SimpleNamespace, tmp_path: Path) -> None:
     _wheel(tmp_path, "one", requires=("Two[more]>=2", "absent; extra == 'other'", "old; python_version < '3.12'"))
     _wheel(tmp_path, "two", "2.1", ("numpy>=2", "three; extra == 'more'"))
     _wheel(tmp_path, "three", requires=("one",))
-    text = b.gpu_wheels.check(tmp_path, ("one==1.0", "two==2.1", "three==1.0"), {**OF_GZARR, "numpy": "2.5.2"})
+    text = b.gpu.wheels.check(tmp_path, ("one==1.0", "two==2.1", "three==1.0"), {**OF_GZARR, "numpy": "2.5.2"})
     assert text.splitlines()[-1] == "   0.0 MiB together, 3 wheels; at most 62"
 
 
@@ -402,8 +400,8 @@ def test_wheels_that_do_not_suffice(
     pins: tuple[str, ...], present: dict[str, str], message: str, b: SimpleNamespace, tmp_path: Path
 ) -> None:
     _wheel(tmp_path, "one", requires=("more>=2",))
-    with pytest.raises(b.gpu_wheels.WheelsError) as caught:
-        b.gpu_wheels.check(tmp_path, pins, {**OF_GZARR, **present})
+    with pytest.raises(b.gpu.wheels.WheelsError) as caught:
+        b.gpu.wheels.check(tmp_path, pins, {**OF_GZARR, **present})
     assert message in str(caught.value)
 
 
@@ -411,7 +409,7 @@ def test_wheels_that_do_not_suffice(
 def test_wheels_that_are_too_large_or_none(
     b: SimpleNamespace, tmp_path: Path, monkeypatch: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    w = b.gpu_wheels
+    w = b.gpu.wheels
     _wheel(tmp_path, "one", nbytes=2 << 20)
     monkeypatch.setattr(w, "MOST_MIB", 1.5)
     with pytest.raises(w.WheelsError, match=r"too large by 0\.5 MiB"):
@@ -422,7 +420,7 @@ def test_wheels_that_are_too_large_or_none(
 
 
 def test_what_is_pinned_has_one_version_and_is_not_there_already(b: SimpleNamespace) -> None:
-    w = b.gpu_wheels
+    w = b.gpu.wheels
     requirements = [w.Requirement(pin) for pin in w.PINS]
     names = [w.canonicalize_name(r.name) for r in requirements]
     assert len(set(names)) == len(names)
@@ -433,13 +431,13 @@ def test_what_is_pinned_has_one_version_and_is_not_there_already(b: SimpleNamesp
 @pytest.mark.usefixtures("kernels")
 def test_kernels_of_other_sources_are_no_kernels(b: SimpleNamespace, tmp_path: Path) -> None:
     _wheel(tmp_path, "one")
-    assert "one" in b.gpu_wheels.check(tmp_path, ("one==1.0",), OF_GZARR)
-    device, libraries = b.gpu_kernels.present(tmp_path / "kernels")
+    assert "one" in b.gpu.wheels.check(tmp_path, ("one==1.0",), OF_GZARR)
+    device, libraries = b.gpu.kernels.present(tmp_path / "kernels")
     assert [path.name for path in (*device, *libraries)] == _kernel_names()
     for path in device:
         path.rename(path.with_name("device-00000000-00000000.zip"))
-    with pytest.raises(b.gpu_wheels.WheelsError, match="no kernels of these sources"):
-        b.gpu_wheels.check(tmp_path, ("one==1.0",), OF_GZARR)
+    with pytest.raises(b.gpu.wheels.WheelsError, match="no kernels of these sources"):
+        b.gpu.wheels.check(tmp_path, ("one==1.0",), OF_GZARR)
 
 
 def test_everything_that_is_brought_counts(b: SimpleNamespace, tmp_path: Path) -> None:
@@ -448,12 +446,12 @@ def test_everything_that_is_brought_counts(b: SimpleNamespace, tmp_path: Path) -
     (tmp_path / ".gitignore").write_text("ignored\n")
     (tmp_path / "ignored").write_bytes(bytes(1000))
     (tmp_path / "kept").write_bytes(bytes(100))
-    assert b.gpu_wheels.checkout_nbytes(tmp_path) == 100 + len("ignored\n")
+    assert b.gpu.wheels.checkout_nbytes(tmp_path) == 100 + len("ignored\n")
     # Of this checkout, the wheels leave room for a little more.
-    assert b.gpu_wheels.checkout_nbytes(ROOT) < 14 * 2**20
-    assert b.gpu_wheels.MOST_MIB <= 62
+    assert b.gpu.wheels.checkout_nbytes(ROOT) < 14 * 2**20
+    assert b.gpu.wheels.MOST_MIB <= 62
 
 
 def test_small_wheels_that_the_machine_has_are_left_out(b: SimpleNamespace) -> None:
     there = "fsspec click cloudpickle markdown-it-py mdurl pyyaml rich toolz typing-extensions pytest-timeout"
-    assert set(there.split()) <= b.gpu_wheels.PRESENT.keys()
+    assert set(there.split()) <= b.gpu.wheels.PRESENT.keys()

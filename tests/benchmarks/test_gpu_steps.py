@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow
 SCRIPT = """
 import os, signal, sys, time
 sys.path.insert(0, {benchmarks!r})
-import gpu_steps
+from gpu.steps import NoDeviceError, _assigned
 bad = dict(word.split("=") for word in sys.argv[1:])
 lost = []
 
@@ -31,7 +31,7 @@ def synchronize():
 
 def measure(steps, items, seconds):
     if "none" in bad:
-        raise gpu_steps.NoDeviceError("there is no device")
+        raise NoDeviceError("there is no device")
     steps.synchronize = synchronize
     steps.about(device="a device")
     for item in tuple(items):
@@ -56,7 +56,7 @@ def measure(steps, items, seconds):
             steps.found(item, figures)
         steps.end(item)
 
-with gpu_steps._assigned() as task:
+with _assigned() as task:
     measure(*task)
 """
 ITEMS = ("a", "b", "c")
@@ -71,9 +71,9 @@ def b() -> Iterator[SimpleNamespace]:
 def _watch(b: SimpleNamespace, folder: Path, *bad: str, seconds: float = 60.0) -> tuple[Any, list[dict[str, Any]]]:
     """Return what was found, and everything that was kept on the way."""
     script = folder / "script.py"
-    script.write_text(SCRIPT.format(benchmarks=str(Path(b.gpu_steps.__file__).parent)))
+    script.write_text(SCRIPT.format(benchmarks=str(Path(b.gpu.__file__).parents[1])))
     kept: list[dict[str, Any]] = []
-    found = b.gpu_steps.watched(
+    found = b.gpu.steps.watched(
         [sys.executable, str(script), *bad],
         ITEMS,
         seconds,

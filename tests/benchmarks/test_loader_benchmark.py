@@ -25,7 +25,7 @@ def harness() -> Iterator[Any]:
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(BENCHMARKS))
         yield importlib.import_module("loader")
-    for name in [name for name in sys.modules if name == "loader" or name.startswith("loader_")]:
+    for name in [name for name in sys.modules if name.partition(".")[0] in ("loader", "loaders")]:
         del sys.modules[name]
 
 
@@ -62,14 +62,14 @@ def test_a_run_checks_times_and_reports(harness: Any, tmp_path: Path, capsys: py
 
 @pytest.fixture
 def stored(harness: Any, tmp_path: Path) -> tuple[Any, Path]:
-    scenario = sys.modules["loader_scenarios"].SCENARIOS["rows, chunk 32"].scaled(0.005)
+    scenario = sys.modules["loaders.scenarios"].SCENARIOS["rows, chunk 32"].scaled(0.005)
     return scenario, scenario.store(tmp_path)
 
 
 def check(harness: Any, stored: tuple[Any, Path], batches: list[Any], **options: Any) -> dict[str, Any]:
     """Return what the check says of some batches, each a list of one array."""
     scenario, home = stored
-    own, worker = (sys.modules.get(name) or importlib.import_module(name) for name in ("loader_own", "loader_worker"))
+    own, worker = (sys.modules.get(name) or importlib.import_module(name) for name in ("loaders.own", "loaders.worker"))
     checked = worker.Check(scenario, own.Opened(lambda number: iter(batches), list, **options), home)
     for batch in batches:
         checked.add(batch)
@@ -104,7 +104,7 @@ def test_mixing_and_amplification_are_measured(harness: Any, stored: tuple[Any, 
     data, size = rows(stored), stored[0].batch
     count, run = len(data), stored[0].chunk[0]
     assert (count, size, run) == (128, 64, 32)
-    assert sys.modules["loader_scenarios"].STRETCHES == 64
+    assert sys.modules["loaders.scenarios"].STRETCHES == 64
     in_order = check(harness, stored, [[data[:size]], [data[size:]]], together=size)
     mixed = np.arange(count).reshape(2, size).T.ravel()
     spread = check(harness, stored, [[data[mixed[:size]]], [data[mixed[size:]]]], together=size)

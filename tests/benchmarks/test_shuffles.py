@@ -27,10 +27,10 @@ FIGURES = ROOT / "benchmarks" / "results" / "2026-11-25-shuffle-quality.txt"
 @pytest.fixture(scope="module")
 def harness() -> Iterator[SimpleNamespace]:
     """Import the scripts; their directory is on the path for this module only."""
-    names = ("shuffles", "shuffle_picture", "shuffle_quality")
+    names = ("shuffles", "pictures.shuffling", "shuffle_quality")
     sys.path.insert(0, str(ROOT / "benchmarks"))
     try:
-        yield SimpleNamespace(**{name: importlib.import_module(name) for name in names})
+        yield SimpleNamespace(**{name.rpartition(".")[2]: importlib.import_module(name) for name in names})
     finally:
         sys.path.remove(str(ROOT / "benchmarks"))
 
@@ -66,7 +66,7 @@ def test_the_picture_shows_the_orders(harness):
     svg = ElementTree.parse(PICTURE).getroot()
     name = "{http://www.w3.org/2000/svg}"
     groups = svg.findall(f"{name}g")
-    panels = harness.shuffle_picture.panels()
+    panels = harness.shuffling.panels()
     assert len(groups) == len(panels) == 6
     for group, panel in zip(groups, panels, strict=True):
         chunks = np.full(len(panel.samples), -1)
@@ -82,7 +82,7 @@ def test_the_picture_shows_the_orders(harness):
 
 def test_chunks_are_decoded_as_often_as_the_loader_says(harness):
     """For each way of the loader's."""
-    picture = harness.shuffle_picture
+    picture = harness.shuffling
     shape, chunks = (2560, picture.SAMPLE_BYTES), (16, picture.SAMPLE_BYTES)
     array = gzarr.create_array(MemoryStore(), shape=shape, chunks=chunks, dtype="u1", device="cpu")
     ways = {0: False, 3: "blocks", 4: "blocks", 5: "full"}
@@ -93,10 +93,10 @@ def test_chunks_are_decoded_as_often_as_the_loader_says(harness):
 
 
 def test_the_picture_says_what_it_shows(harness):
-    svg, words = harness.shuffle_picture.picture()
+    svg, words = harness.shuffling.picture()
     assert ElementTree.fromstring(svg).findtext("{http://www.w3.org/2000/svg}desc") == words
     assert "each of the 2560 samples" in words
-    assert all(panel.note in words for panel in harness.shuffle_picture.panels())
+    assert all(panel.note in words for panel in harness.shuffling.panels())
 
 
 def test_entropy_of_random_batches_is_exact(harness):

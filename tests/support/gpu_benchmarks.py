@@ -1,4 +1,4 @@
-"""The modules of the GPU benchmarks, and how a test runs them: in its own process, or in others."""
+"""The modules of ``benchmarks/gpu``, and how a test runs them: in its own process, or in others."""
 
 from __future__ import annotations
 
@@ -20,11 +20,12 @@ if TYPE_CHECKING:
     from support.watched_device import WatchedDevice
 
 ROOT = Path(__file__).parents[2]
+#: Modules beside the folder, and those in it.
+SHARED = ("fields", "report", "rivals", "workloads")
 MODULES = (
-    "fields", "report", "rivals", "workloads", "gpu", "gpu_batch", "gpu_comparison", "gpu_imaging", "gpu_kernels",
-    "gpu_limits", "gpu_loader", "gpu_questions", "gpu_report", "gpu_rivals", "gpu_run", "gpu_samples", "gpu_sanitizer",
-    "gpu_facts", "gpu_saturation", "gpu_stages", "gpu_steps", "gpu_targets", "gpu_tests", "gpu_transfers", "gpu_wheels",
-    "gpu_workloads", "gpu_write",
+    "batch", "comparison", "facts", "imaging", "kernels", "limits", "loader", "questions", "read", "report", "rivals",
+    "run", "samples", "sanitizer", "saturation", "stages", "steps", "targets", "tests", "transfers", "wheels",
+    "workloads", "write",
 )  # fmt: skip
 
 
@@ -33,7 +34,9 @@ def modules() -> Iterator[SimpleNamespace]:
     """Import the modules of the benchmarks; their directory is on the path for a while."""
     sys.path.insert(0, str(ROOT / "benchmarks"))
     try:
-        yield SimpleNamespace(**{name: importlib.import_module(name) for name in MODULES})
+        for name in MODULES:
+            importlib.import_module(f"gpu.{name}")
+        yield SimpleNamespace(**{name: importlib.import_module(name) for name in ("gpu", *SHARED)})
     finally:
         sys.path.remove(str(ROOT / "benchmarks"))
 
@@ -50,14 +53,14 @@ class Collected:
 
     def __init__(self, b: SimpleNamespace, failed: Any = None, synchronize: Any = lambda: None) -> None:
         self.events: list[dict[str, Any]] = []
-        self.steps = b.gpu_steps.Steps(
+        self.steps = b.gpu.steps.Steps(
             lambda event: self.events.append(json.loads(json.dumps(event))), failed, synchronize
         )
         self._b = b
 
     @property
     def found(self) -> Any:
-        found = self._b.gpu_steps.Found()
+        found = self._b.gpu.steps.Found()
         for event in self.events:
             if "item" in event:
                 found.figures[event["item"]] = event["found"]
@@ -68,16 +71,16 @@ class Collected:
         return found
 
     def measured(self) -> dict[str, Any]:
-        return {m.name: m for m in self._b.gpu.measured(self.found)}
+        return {m.name: m for m in self._b.gpu.read.measured(self.found)}
 
 
-def run_script(script: str, folder: Path, *arguments: str) -> tuple[subprocess.CompletedProcess[str], dict[str, Any]]:
-    """Run a script, in whose processes CUDA is in host memory; return it, and its document."""
+def run_program(program: str, folder: Path, *arguments: str) -> tuple[subprocess.CompletedProcess[str], dict[str, Any]]:
+    """Run a program, in whose processes CUDA is in host memory; return it, and its document."""
     (first := folder / "first").mkdir()
     (first / "sitecustomize.py").write_text("import support.cuda_on_host.first\n")
     file = folder / "found.json"
     done = subprocess.run(
-        [sys.executable, str(ROOT / "benchmarks" / script), *arguments, "--json", str(file)],
+        [sys.executable, str(ROOT / "benchmarks" / "gpu"), program, *arguments, "--json", str(file)],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, [first, ROOT / "tests", *sys.path]))},
         capture_output=True, text=True, check=False,
     )  # fmt: skip

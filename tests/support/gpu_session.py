@@ -110,7 +110,7 @@ class GpuSession:
         if self._kernels == PTX and not there:
             raise pytest.UsageError(
                 f"{ahead.folder()} has no PTX of these sources, so that numba-cuda would compile the kernels: nothing "
-                "of what a wheel runs would be tested (python benchmarks/gpu_kernels.py FOLDER, GZARR_KERNELS=FOLDER)"
+                "of what a wheel runs would be tested (python benchmarks/gpu kernels FOLDER, GZARR_KERNELS=FOLDER)"
             )
         if self._kernels == JIT and there:
             raise pytest.UsageError(f"{ahead.folder()} has PTX, so that numba-cuda would compile nothing")

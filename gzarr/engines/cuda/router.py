@@ -169,7 +169,7 @@ def default_rates() -> Rates:
     """Return assumed rates, for those that :mod:`gzarr.engines.cuda.calibration` has not measured.
 
     They are orders of magnitude, chosen so that a wrong choice costs little: a recent data-centre device, a copy over
-    PCIe 4, the decoders of a current CPU (``gzarr_kernels.operations``). ``benchmarks/gpu_questions.py`` measures each.
+    PCIe 4, the decoders of a current CPU (``gzarr_kernels.operations``). ``benchmarks/gpu/questions.py`` measures each.
     """
     return _DEFAULT_RATES
 

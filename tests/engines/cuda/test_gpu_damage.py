@@ -1,7 +1,7 @@
 """Damaged chunks are named in errors, and reads go on: on each device, as in ``test_gpu.py``.
 
 On a GPU, a decoder may react to damage with an error that ends the context, after which everything in the process
-fails: there, tests with the mark ``damage`` run last and alone (see ``benchmarks/gpu_stages.py``). If the host decodes
+fails: there, tests with the mark ``damage`` run last and alone (see ``benchmarks/gpu/stages.py``). If the host decodes
 frames first, no decoder of a GPU sees any damage.
 """
 

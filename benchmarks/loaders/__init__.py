@@ -1,0 +1,1 @@
+"""What ``loader.py`` compares, and how: scenarios, loaders, the process of one loader, figures and tables."""
