@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import os
 import pickle
 import platform
@@ -35,8 +34,9 @@ import dask.array as da
 import fields
 import numpy as np
 from distributed import Client, LocalCluster
-from remote import Proxy, _nginx
-from report import header
+from report import header, save
+from servers.nginx import nginx
+from servers.proxy import Proxy
 
 import gzarr
 
@@ -273,7 +273,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args(argv)
     os.environ.update(_ENVIRONMENT)
-    with tempfile.TemporaryDirectory() as folder, _nginx(Path(folder)) as server:
+    with tempfile.TemporaryDirectory() as folder, nginx(Path(folder)) as server:
         proxy = Proxy(server, _LATENCY_MS, float("inf"))
         try:
             place = Place(Path(folder), arguments.mib, proxy.address)
@@ -299,7 +299,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments.json:
         versions = {package: version(package) for package in ("gzarr", "dask", "zarr")}
         facts = header("dask_scaling.py", argv, versions, rounds=arguments.rounds, mib=arguments.mib)
-        arguments.json.write_text(json.dumps({**facts, "times": times, "parts": parts}, indent=1) + "\n")
+        save(arguments.json, {**facts, "times": times, "parts": parts})
     return 0
 
 

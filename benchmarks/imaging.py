@@ -257,10 +257,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             runs[case] = found
             missed += report(case, found)
     if arguments.json:
-        from report import header
+        from report import header, save
 
         facts = header("imaging.py", argv, versions, rounds=arguments.rounds, side=arguments.side)
-        arguments.json.write_text(json.dumps({**facts, "runs": runs}, indent=1) + "\n")
+        save(arguments.json, {**facts, "runs": runs})
     print(f"{missed} of {len(cases)} below {LEAST} times the fastest other library")
     return int(bool(missed))
 

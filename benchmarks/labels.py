@@ -303,13 +303,13 @@ def main() -> None:
     print(f"{platform.machine()}, {os.cpu_count()} processors, {arguments.edge}³ u1")
     print(table(results))
     if arguments.json:
-        from report import header
+        from report import header, save
 
         packages = ("tilewise-ccl", "dyna-zarr", "dask-image", "dask", "zarr", "scipy", "numpy")
         code = f"import importlib.metadata as m, json; print(json.dumps({{p: m.version(p) for p in {packages}}}))"
         versions = json.loads(subprocess.run([arguments.python, "-c", code], capture_output=True, check=True).stdout)
         facts = header("labels.py", None, versions, rounds=arguments.rounds, edge=arguments.edge)
-        arguments.json.write_text(json.dumps({**facts, **results}, indent=1) + "\n")
+        save(arguments.json, {**facts, **results})
 
 
 if __name__ == "__main__":

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import json
 import os
 import platform
 import shutil
@@ -27,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 import fields
 import numpy as np
+from report import save
 
 import gzarr
 
@@ -197,7 +197,7 @@ def main() -> None:
             "shape": shape,
             "layouts": [asdict(one) for one in found],
         }
-        options.json.write_text(json.dumps(document, indent=1) + "\n")
+        save(options.json, document)
 
 
 def _processor() -> str:

@@ -28,7 +28,6 @@ from __future__ import annotations
 
 import argparse
 import importlib.metadata
-import json
 import os
 import sys
 import time
@@ -58,9 +57,7 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--scenario", action="append", choices=list(SCENARIOS), help="only this one (repeatable)")
     parser.add_argument("--rival", action="append", choices=list(COLUMNS), help="only this loader (repeatable)")
-    parser.add_argument("--rounds", type=int, default=3, help="timed rounds (default 3)")
-    parser.add_argument("--threads", type=int, default=report.machine()["cores"], help="default: this process's cores")
-    parser.add_argument("--scale", type=float, default=1.0, help="part of the elements of each array, for smoke tests")
+    report.add_counts(parser, rounds=3)
     parser.add_argument("--data", type=Path, default=default_data_dir(), help="where generated arrays are kept")
     parser.add_argument("--json", type=Path, metavar="FILE")
     return parser.parse_args(argv)
@@ -161,11 +158,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     header = report.header("loader.py", argv, versions, **counts, load_average_before=os.getloadavg())
     begin, rows = time.perf_counter(), []
     for scenario in _selected(arguments):
-        print(f"{scenario.name} ({time.perf_counter() - begin:.0f} s)", file=sys.stderr, flush=True)
+        report.say(f"{scenario.name} ({time.perf_counter() - begin:.0f} s)")
         rows.append(_measure(scenario, arguments, versions))
-    facts = header["machine"]
-    print(f"{header['command']}\n{facts['cpu']}, {facts['cores']} cores, {arguments.threads} threads")
-    print(", ".join(f"{name} {version}" for name, version in versions.items()))
+    print(report.heading(header, f"{arguments.threads} threads"))
     print(f"load average before {header['load_average_before'][0]:.1f}, {time.perf_counter() - begin:.0f} s\n")
     for row in rows:
         print(loaders.report.table(row) + "\n")
@@ -176,9 +171,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     print("\n" + loaders.report.summary(rows) + "\n")
     targets = loaders.report.targets(rows)
     print(report.targets_table(targets))
-    if arguments.json:
-        found = {"scenarios": [row.to_json() for row in rows], "targets": [target.to_json() for target in targets]}
-        arguments.json.write_text(json.dumps({**header, **found}, indent=1) + "\n")
+    found = {"scenarios": [row.to_json() for row in rows], "targets": [target.to_json() for target in targets]}
+    report.save(arguments.json, {**header, **found})
     return 1 if any(target.met is False for target in targets) else 0
 
 

@@ -6,7 +6,7 @@
     python benchmarks/loader_remote.py --source OTHER --source .  two checkouts of gzarr beside each other
     python benchmarks/loader_remote.py --shards 8               chunks of a quarter of a step, in shards of 8 steps
 
-Windows overlap, and each step of each variable is a chunk. A server (``slow_server.py``), in S3's dialect, answers each
+Windows overlap, and each step of each variable is a chunk. A server (``servers.files``), in S3's dialect, answers each
 request after the latency, and counts those in progress. Each reader is a process of its own, rounds are interleaved,
 and medians are reported, of an epoch from the first batch that is asked for to the last one. ``limit`` gets as many
 values as gzarr did by 64 plain connections, and neither decodes nor keeps them. ``in progress`` is the mean from the
@@ -30,6 +30,8 @@ import time
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import programs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -279,7 +281,7 @@ def main() -> None:
     print("order   reader                  seconds   first   CPU s  requests  in progress  most  of limit", flush=True)
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
         _write(Path(folder), arguments.shards)
-        command = [sys.executable, str(HERE / "slow_server.py"), folder, "--latency", str(arguments.latency)]
+        command = [*programs.command("servers", "files"), folder, "--latency", str(arguments.latency)]
         server = Process(command)
         stack.callback(server.close)
         readers = stack.enter_context(_readers(arguments, int(server.line())))

@@ -336,11 +336,11 @@ def main() -> None:
     )
     print(table(results))
     if arguments.json:
-        from report import header
+        from report import header, save
 
         versions = {package: version(package) for package in ("gzarr", "dask", "zarr", "tensorstore", "scipy")}
         facts = header("map_blocks.py", None, versions, rounds=arguments.rounds, edge=arguments.edge)
-        arguments.json.write_text(json.dumps({**facts, "workloads": results}, indent=1) + "\n")
+        save(arguments.json, {**facts, "workloads": results})
 
 
 if __name__ == "__main__":

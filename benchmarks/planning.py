@@ -165,7 +165,9 @@ def main() -> None:
         print(f"{name:16}", ", ".join(f"{key} {value:,.4g}" if isinstance(value, float) else f"{key} {value:,}"
                                       for key, value in row.items()))  # fmt: skip
     if arguments.json:
-        arguments.json.write_text(json.dumps(results, indent=1) + "\n")
+        from report import save
+
+        save(arguments.json, results)
 
 
 if __name__ == "__main__":

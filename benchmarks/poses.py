@@ -19,7 +19,6 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import itertools
-import json
 import math
 import os
 import statistics
@@ -32,7 +31,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.ndimage as ndimage
-from report import header
+from report import header, save
 
 import gzarr
 from gzarr.loader import Patches
@@ -219,7 +218,7 @@ def main() -> None:
     if arguments.json:
         versions = {"gzarr": gzarr.__version__, **{name: metadata.version(name) for name in there}}
         document = header("poses.py", None, versions, patches_per_second=results)
-        arguments.json.write_text(json.dumps(document, indent=1) + "\n")
+        save(arguments.json, document)
 
 
 if __name__ == "__main__":

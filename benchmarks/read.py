@@ -21,7 +21,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import gc
-import json
 import statistics
 import sys
 import time
@@ -55,9 +54,7 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--workload", action="append", metavar="TEXT", help="only workloads whose name contains TEXT")
     parser.add_argument("--rival", action="append", choices=list(RIVALS), help="only this rival (repeatable)")
-    parser.add_argument("--rounds", type=int, default=7, help="timed rounds (default 7; with --quick 3)")
-    parser.add_argument("--threads", type=int, default=report.machine()["cores"], help="default: this process's cores")
-    parser.add_argument("--scale", type=float, default=1.0, help="part of the elements of each array, for smoke tests")
+    report.add_counts(parser, rounds=7, note="; with --quick 3")
     parser.add_argument("--budget", type=float, default=30.0, help="seconds a rival may use on a workload (default 30)")
     parser.add_argument("--data", type=Path, default=default_data_dir(), help="where generated arrays are kept")
     parser.add_argument("--quick", action="store_true", help="3 rounds and 5,000 rows")
@@ -67,13 +64,8 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     arguments = parser.parse_args(argv)
     if arguments.quick:
         arguments.rounds = min(arguments.rounds, 3)
-    if arguments.rounds < 1 or arguments.threads < 1 or not 0 < arguments.scale <= 1:
-        parser.error("--rounds and --threads must be positive, --scale in (0, 1]")
+    report.check_counts(parser, arguments)
     return arguments
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
 
 
 def _reference(stored: Stored, workload: Workload) -> npt.NDArray[Any]:
@@ -223,11 +215,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("\n".join(w.name for w in chosen))
         return 0
     if not chosen:
-        _say(f"no workload's name contains {' or '.join(arguments.workload)}; --list names them")
+        report.say(f"no workload's name contains {' or '.join(arguments.workload)}; --list names them")
         return 2
     rivals, absent = rivals_module.available(arguments.rival or RIVALS, arguments.threads)
     for name, why in absent.items():
-        _say(f"{name}: {why}")
+        report.say(f"{name}: {why}")
     versions = rivals_module.versions(rivals.values())
     counts = {"threads": arguments.threads, "rounds": arguments.rounds}
     header = report.header("read.py", argv, versions, **counts)
@@ -235,30 +227,23 @@ def main(argv: Sequence[str] | None = None) -> int:
     whole: list[tuple[Workload, Stored]] = []
     sound = True
     for number, workload in enumerate(chosen, 1):
-        _say(f"[{number}/{len(chosen)}] {workload.name}")
+        report.say(f"[{number}/{len(chosen)}] {workload.name}")
         measured, stored, agreed = _measure(workload, rivals, arguments)
         results.append(measured)
         sound = sound and agreed
         if workload.whole:
             whole.append((workload, stored))
-        _write_json(arguments.json, header, results, [])
+        report.save_workloads(arguments.json, header, results, [])
     goals = report.speed_targets(results)
     if not arguments.no_targets and not set(rivals) <= set(PEERS):
         goals += targets.measure(whole, arguments.threads)
-    _write_json(arguments.json, header, results, goals)
-    facts = header["machine"]
-    about = f"{facts['cpu']}, {facts['cores']} cores, {arguments.threads} threads, median of {arguments.rounds} rounds"
-    print(f"{header['command']}\n{about}\n" + ", ".join(f"{n} {v}" for n, v in versions.items()) + "\n")
+    report.save_workloads(arguments.json, header, results, goals)
+    about = f"{arguments.threads} threads", f"median of {arguments.rounds} rounds"
+    print(report.heading(header, *about) + "\n")
     print(report.table(results, list(rivals)) + "\n")
     print(report.stages_table(results) + "\n")
     print(report.targets_table(goals))
     return 0 if sound else 1
-
-
-def _write_json(file: Path | None, header: dict[str, Any], results: list[Measured], goals: list[report.Target]) -> None:
-    if file is not None:
-        document = {**header, "workloads": [m.to_json() for m in results], "targets": [g.to_json() for g in goals]}
-        file.write_text(json.dumps(document, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -20,15 +20,10 @@ import contextlib
 import importlib.metadata
 import json
 import math
-import os
-import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
-import time
-import urllib.error
-import urllib.request
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,10 +32,12 @@ import fields
 import numpy as np
 import report
 from remote_rivals import PEERS, RIVALS, selections
+from servers.nginx import nginx
+from servers.proxy import Proxy
 from workloads import LITTLE, Dataset, blosc, default_data_dir, digest, store
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
 HERE = Path(__file__).parent
 #: The project's targets: multiple of the fastest peer, of each workload and in the mean; share of the limit.
@@ -119,10 +116,6 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
-
-
 def _accesses(dataset: Dataset) -> dict[str, dict[str, Any]]:
     random = np.random.Generator(np.random.PCG64(20))
     starts = np.stack([random.integers(0, n - 32 + 1, 200) for n in dataset.shape], axis=1)
@@ -159,70 +152,6 @@ def _ranges(root: Path, dataset: Dataset, access: dict[str, Any]) -> list[tuple[
         needed.update(zip(*(axis.ravel().tolist() for axis in np.meshgrid(*axes, indexing="ij")), strict=True))
     paths = ["c/" + "/".join(map(str, position)) for position in sorted(needed)]
     return [(path, 0, (root / path).stat().st_size) for path in paths]
-
-
-@contextlib.contextmanager
-def _nginx(folder: Path) -> Iterator[str]:
-    """Serve a folder; yield HOST:PORT."""
-    binary = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
-    if binary is None:
-        raise SystemExit("nginx is needed, and not installed")
-    import socket
-
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        address = "127.0.0.1:{1}".format(*listener.getsockname())
-    with tempfile.TemporaryDirectory() as home:
-        user = "user root;" if os.geteuid() == 0 else ""
-        Path(home, "nginx.conf").write_text(
-            f"daemon off; {user} pid {home}/pid; error_log {home}/error.log; worker_processes 1;\n"
-            "events { worker_connections 4096; }\n"
-            "http { access_log off; sendfile on; tcp_nodelay on; keepalive_requests 1000000; default_type text/plain;\n"
-            f"  client_body_temp_path {home}/a; proxy_temp_path {home}/b; fastcgi_temp_path {home}/c;\n"
-            f"  uwsgi_temp_path {home}/d; scgi_temp_path {home}/e;\n"
-            f"  server {{ listen {address} backlog=4096; root {folder}; }} }}\n"
-        )
-        server = subprocess.Popen([binary, "-c", f"{home}/nginx.conf", "-p", home], stderr=subprocess.DEVNULL)
-        try:
-            deadline = time.monotonic() + 10
-            while time.monotonic() < deadline:
-                try:
-                    urllib.request.urlopen(f"http://{address}/", timeout=1).close()
-                    break
-                except urllib.error.HTTPError:
-                    break
-                except OSError:
-                    time.sleep(0.05)
-            yield address
-        finally:
-            server.terminate()
-            server.wait()
-
-
-class Proxy:
-    """The proxy, in a process of its own."""
-
-    def __init__(self, address: str, latency_ms: float, bandwidth: float) -> None:
-        command = [sys.executable, str(HERE / "slow_proxy.py"), address]
-        command += ["--latency", str(latency_ms), "--bandwidth", str(bandwidth)]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        self.address = f"127.0.0.1:{self._line().strip()}"
-
-    def _line(self) -> str:
-        assert self._process.stdout is not None
-        return self._process.stdout.readline()
-
-    def take_counts(self) -> dict[str, int]:
-        """Return the requests and bytes since the last call."""
-        assert self._process.stdin is not None
-        print("", file=self._process.stdin, flush=True)
-        counts: dict[str, int] = json.loads(self._line())
-        return counts
-
-    def close(self) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        self._process.wait()
 
 
 class Reader:
@@ -411,7 +340,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         chosen = _workloads(arguments.data, Path(folder), arguments.scale)
         if arguments.workload:
             chosen = [w for w in chosen if any(text in w.name for text in arguments.workload)]
-        server = stack.enter_context(_nginx(Path(folder)))
+        server = stack.enter_context(nginx(Path(folder)))
         readers = {name: Reader(name, arguments.parallel) for name in names}
         for reader in readers.values():
             stack.callback(reader.close)
@@ -419,16 +348,13 @@ def main(argv: Sequence[str] | None = None) -> int:
             proxy = Proxy(server, latency, band)
             for workload in chosen:
                 row = Row(workload.name, latency, band)
-                _say(row.label)
+                report.say(row.label)
                 sound = _measure(workload, readers, server, proxy, row, arguments.rounds) and sound
                 rows.append(row)
-                if arguments.json is not None:
-                    document = {**header, "workloads": [r.to_json() for r in rows], "targets": _goals(rows)}
-                    arguments.json.write_text(json.dumps(document, indent=1) + "\n")
+                document = {**header, "workloads": [r.to_json() for r in rows], "targets": _goals(rows)}
+                report.save(arguments.json, document)
             proxy.close()
-    facts = header["machine"]
-    print(f"{header['command']}\n{facts['cpu']}, {facts['cores']} cores, median of {arguments.rounds} rounds")
-    print(", ".join(f"{name} {version}" for name, version in header["versions"].items()) + "\n")
+    print(report.heading(header, f"median of {arguments.rounds} rounds") + "\n")
     print("In brackets: requests and bytes of one read.")
     print(_table(rows, names) + "\n")
     print("\n".join([*_ratios(rows), "", *_goals(rows)]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import json
 import math
 import platform
 import shlex
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from rivals import PEERS, RIVALS
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Mapping, Sequence
 
 #: The project's targets (multiple of the fastest peer; geometric mean; fraction of the limit with ``out=``).
@@ -121,7 +123,8 @@ def geometric_mean(values: Sequence[float]) -> float | None:
     return math.exp(sum(map(math.log, values)) / len(values)) if values else None
 
 
-def _grid(rows: Sequence[Sequence[str]]) -> str:
+def as_table(rows: Sequence[Sequence[str]]) -> str:
+    """Return rows as plain text: the first is the head, the first column is on the left, the others on the right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = []
     for row in rows:
@@ -131,13 +134,15 @@ def _grid(rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(lines)
 
 
-def _number(value: float | None, digits: int = 2) -> str:
+def as_number(value: float | None, digits: int = 2) -> str:
+    """Return a number with some digits, small ones with two that count, or a dash for none."""
     if value is None:
         return "-"
     return f"{value:.{digits}f}" if value >= 10**-digits or value == 0 else f"{value:.2g}"
 
 
-def _milliseconds(value: float | None) -> str:
+def as_milliseconds(value: float | None) -> str:
+    """Return milliseconds with three digits that count, or a dash for none."""
     if value is None:
         return "-"
     return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
@@ -158,21 +163,21 @@ def table(measured: Sequence[Read], rivals: Sequence[str]) -> str:
         times.append(
             [
                 m.name,
-                _number(m.facts.get("compression_ratio")),
-                *(_milliseconds(m.ms(c)) + mark(m, c) for c in columns),
-                _number(m.speedup(FRESH)),
-                _number(m.speedup(RECYCLED)),
-                _number(m.speedup("gzarr out=")),
-                _number(m.of_limit(FRESH)),
-                _number(m.of_limit("gzarr out=")),
+                as_number(m.facts.get("compression_ratio")),
+                *(as_milliseconds(m.ms(c)) + mark(m, c) for c in columns),
+                as_number(m.speedup(FRESH)),
+                as_number(m.speedup(RECYCLED)),
+                as_number(m.speedup("gzarr out=")),
+                as_number(m.of_limit(FRESH)),
+                as_number(m.of_limit("gzarr out=")),
             ]
         )
-        speeds.append([m.name, *(_number(m.gb_per_s(c)) for c in columns)])
+        speeds.append([m.name, *(as_number(m.gb_per_s(c)) for c in columns)])
     own = (FRESH, RECYCLED, "gzarr out=")
     means = [geometric_mean([v for m in measured if (v := m.speedup(r)) is not None]) for r in own]
-    times.append(["geometric mean", "", *[""] * len(columns), *map(_number, means), "", ""])
+    times.append(["geometric mean", "", *[""] * len(columns), *map(as_number, means), "", ""])
     notes = "\n".join(f"[{number}] {note}" for note, number in marks.items())
-    return "\n\n".join(filter(None, [_grid(times), _grid(speeds), notes]))
+    return "\n\n".join(filter(None, [as_table(times), as_table(speeds), notes]))
 
 
 def stages_table(measured: Sequence[Measured]) -> str:
@@ -182,9 +187,9 @@ def stages_table(measured: Sequence[Measured]) -> str:
     for m in measured:
         for rival, stages in m.facts.get("stages_thread_ms", {}).items():
             rows.append(
-                [m.name, rival, *(_milliseconds(stages[s]) for s in ("wall", "read", "decode", "place", "other"))]
+                [m.name, rival, *(as_milliseconds(stages[s]) for s in ("wall", "read", "decode", "place", "other"))]
             )
-    return _grid(rows)
+    return as_table(rows)
 
 
 def speed_targets(measured: Sequence[Read]) -> list[Target]:
@@ -213,8 +218,8 @@ def targets_table(targets: Sequence[Target]) -> str:
     rows = [["targets", "measured", "wanted", "unit", "met", "where"]]
     for t in targets:
         met = {True: "yes", False: "NO", None: "-"}[t.met]
-        rows.append([t.name, _number(t.value, 3), f"{'>=' if t.at_least else '<='} {t.bound:g}", t.unit, met, t.note])
-    return _grid(rows)
+        rows.append([t.name, as_number(t.value, 3), f"{'>=' if t.at_least else '<='} {t.bound:g}", t.unit, met, t.note])
+    return as_table(rows)
 
 
 def machine() -> dict[str, Any]:
@@ -242,3 +247,43 @@ def header(script: str, argv: Sequence[str] | None, versions: Mapping[str, str],
         "versions": dict(versions),
         **more,
     }
+
+
+def heading(header: Mapping[str, Any], *more: str) -> str:
+    """Return the plain text before the tables: the command, the machine and how much it ran, the versions."""
+    facts = header["machine"]
+    versions = ", ".join(f"{name} {version}" for name, version in header["versions"].items())
+    about = ", ".join([facts["cpu"], f"{facts['cores']} cores", *more])
+    return f"{header['command']}\n{about}\n{versions}"
+
+
+def save(file: Path | None, document: Any) -> None:
+    """Write what was measured to the file of ``--json``, if there is one."""
+    if file is not None:
+        file.write_text(json.dumps(document, indent=1) + "\n")
+
+
+def save_workloads(
+    file: Path | None, header: Mapping[str, Any], measured: Sequence[Measured], targets: Sequence[Target]
+) -> None:
+    """Write the workloads and the targets to the file of ``--json``, if there is one."""
+    workloads, goals = [m.to_json() for m in measured], [t.to_json() for t in targets]
+    save(file, {**header, "workloads": workloads, "targets": goals})
+
+
+def say(text: str) -> None:
+    """Say how far a benchmark is."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def add_counts(parser: argparse.ArgumentParser, rounds: int, note: str = "") -> None:
+    """Add the options of how much is measured: ``--rounds``, ``--threads`` and ``--scale``."""
+    parser.add_argument("--rounds", type=int, default=rounds, help=f"timed rounds (default {rounds}{note})")
+    parser.add_argument("--threads", type=int, default=machine()["cores"], help="default: this process's cores")
+    parser.add_argument("--scale", type=float, default=1.0, help="part of the elements of each array, for smoke tests")
+
+
+def check_counts(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> None:
+    """End with a message if so much cannot be measured."""
+    if arguments.rounds < 1 or arguments.threads < 1 or not 0 < arguments.scale <= 1:
+        parser.error("--rounds and --threads must be positive, --scale in (0, 1]")

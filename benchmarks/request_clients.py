@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from remote import _nginx
+from servers.nginx import nginx
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -88,7 +88,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         for i in range(arguments.requests):
             Path(folder, str(i)).write_bytes(os.urandom(arguments.nbytes))
         print(f"{arguments.requests} requests for {arguments.nbytes} bytes; for each of them, in microseconds:")
-        with _nginx(Path(folder)) as address:
+        with nginx(Path(folder)) as address:
             for name, (_, curl) in CLIENTS.items():
                 command = [sys.executable, __file__, "--client", name, f"http://{address}"]
                 command += ["--requests", str(arguments.requests), "--rounds", str(arguments.rounds)]

@@ -35,7 +35,7 @@ import fields
 import numpy as np
 import report
 import rivals as rivals_module
-from report import Measured, Target, _grid, _milliseconds, _number, geometric_mean
+from report import Measured, Target, as_milliseconds, as_number, as_table, geometric_mean
 from rivals import PEERS, CannotRead
 from workloads import Dataset, digest, workloads
 from write_limit import Limit
@@ -93,9 +93,7 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--workload", action="append", metavar="TEXT", help="only workloads whose name contains TEXT")
     parser.add_argument("--rival", action="append", choices=list(RIVALS), help="only this rival (repeatable)")
-    parser.add_argument("--rounds", type=int, default=5, help="timed rounds (default 5)")
-    parser.add_argument("--threads", type=int, default=report.machine()["cores"], help="default: this process's cores")
-    parser.add_argument("--scale", type=float, default=1.0, help="part of the elements of each array, for smoke tests")
+    report.add_counts(parser, rounds=5)
     parser.add_argument("--budget", type=float, default=30.0, help="seconds a rival may use on a workload (default 30)")
     parser.add_argument("--data", type=Path, default=_memory(), help="where arrays are written (default: %(default)s)")
     parser.add_argument("--no-memory", action="store_true", help="leave out peak memory")
@@ -103,13 +101,8 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--list", action="store_true", help="name the workloads and stop")
     parser.add_argument("--json", type=Path, metavar="FILE")
     arguments = parser.parse_args(argv)
-    if arguments.rounds < 1 or arguments.threads < 1 or not 0 < arguments.scale <= 1:
-        parser.error("--rounds and --threads must be positive, --scale in (0, 1]")
+    report.check_counts(parser, arguments)
     return arguments
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
 
 
 def _datasets(scale: float) -> list[Dataset]:
@@ -329,16 +322,16 @@ def table(measured: Sequence[Written], rivals: Sequence[str]) -> str:
     times = [["median ms", *columns, *(f"{name} x peer" for name in OURS), *(f"{name} of limit" for name in OURS)]]
     sizes = [["stored and memory", *(f"ratio {n}" for n in columns[1:]), *(f"MiB {n}" for n in columns[1:])]]
     for m in measured:
-        cells = [_milliseconds(m.ms(c)) + mark(m, c) for c in columns]
+        cells = [as_milliseconds(m.ms(c)) + mark(m, c) for c in columns]
         ratios = [*(m.speedup(name) for name in OURS), *(m.of_limit(name) for name in OURS)]
-        times.append([m.name, *cells, *map(_number, ratios)])
+        times.append([m.name, *cells, *map(as_number, ratios)])
         stored = [m.output_nbytes / m.stored_nbytes[c] if c in m.stored_nbytes else None for c in columns[1:]]
         extra = [m.extra_nbytes[c] / _MIB if c in m.extra_nbytes else None for c in columns[1:]]
-        sizes.append([m.name, *map(_number, stored), *(_number(e, 0) for e in extra)])
+        sizes.append([m.name, *map(as_number, stored), *(as_number(e, 0) for e in extra)])
     means = [geometric_mean([v for m in measured if (v := m.speedup(name)) is not None]) for name in OURS]
-    times.append(["geometric mean", *[""] * len(columns), *map(_number, means), "", ""])
+    times.append(["geometric mean", *[""] * len(columns), *map(as_number, means), "", ""])
     notes = "\n".join(f"[{number}] {note}" for note, number in marks.items())
-    return "\n\n".join(filter(None, [_grid(times), _grid(sizes), notes]))
+    return "\n\n".join(filter(None, [as_table(times), as_table(sizes), notes]))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -351,14 +344,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("\n".join(d.name for d in chosen))
         return 0
     if not chosen:
-        _say(f"no workload's name contains {' or '.join(arguments.workload)}; --list names them")
+        report.say(f"no workload's name contains {' or '.join(arguments.workload)}; --list names them")
         return 2
     rivals: dict[str, Any] = {}
     for name in arguments.rival or RIVALS:
         try:
             rivals[name] = RIVALS[name](arguments.threads)
         except ImportError as error:
-            _say(f"{name}: not installed ({error})")
+            report.say(f"{name}: not installed ({error})")
     versions = rivals_module.versions(rivals.values())
     counts = {"threads": arguments.threads, "rounds": arguments.rounds}
     header = report.header("write.py", argv, versions, **counts)
@@ -369,29 +362,22 @@ def main(argv: Sequence[str] | None = None) -> int:
         arguments.data.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="gzarr-write-", dir=arguments.data) as home:
         for number, dataset in enumerate(chosen, 1):
-            _say(f"[{number}/{len(chosen)}] {dataset.name}")
+            report.say(f"[{number}/{len(chosen)}] {dataset.name}")
             measured, agreed = _measure(dataset, rivals, arguments, Path(home))
             results.append(measured)
             sound = sound and agreed
-            _write_json(arguments.json, header, results, [])
+            report.save_workloads(arguments.json, header, results, [])
         if not set(rivals).isdisjoint(OURS) and not set(rivals).isdisjoint(PEERS):
             targets = goals(results, arguments.threads)
         if not set(rivals).isdisjoint(OURS) and not arguments.no_append:
             targets.append(appending(Path(home)))
-    _write_json(arguments.json, header, results, targets)
-    facts = header["machine"]
-    about = f"{facts['cpu']}, {facts['cores']} cores, {arguments.threads} threads, median of {arguments.rounds} rounds"
-    print(f"{header['command']}\n{about}\n" + ", ".join(f"{n} {v}" for n, v in versions.items()) + "\n")
+    report.save_workloads(arguments.json, header, results, targets)
+    about = f"{arguments.threads} threads", f"median of {arguments.rounds} rounds"
+    print(report.heading(header, *about) + "\n")
     print(table(results, list(rivals)) + "\n")
     if targets:
         print(report.targets_table(targets))
     return 0 if sound else 1
-
-
-def _write_json(file: Path | None, header: dict[str, Any], results: list[Written], goals: list[Target]) -> None:
-    if file is not None:
-        document = {**header, "workloads": [m.to_json() for m in results], "targets": [g.to_json() for g in goals]}
-        file.write_text(json.dumps(document, indent=1) + "\n")
 
 
 if __name__ == "__main__":

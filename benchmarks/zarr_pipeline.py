@@ -17,7 +17,6 @@ save. ``gzarr alone`` is the same by ``gzarr.open_array``, without zarr-python.
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import os
 import shutil
@@ -121,9 +120,7 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--workload", action="append", metavar="TEXT", help="only workloads whose name contains TEXT")
     parser.add_argument("--dataset", action="append", choices=list(DATASETS), help="only this array (repeatable)")
     parser.add_argument("--rival", action="append", choices=list(RIVALS), help="only this rival (repeatable)")
-    parser.add_argument("--rounds", type=int, default=7, help="timed rounds (default 7)")
-    parser.add_argument("--threads", type=int, default=report.machine()["cores"], help="default: this process's cores")
-    parser.add_argument("--scale", type=float, default=1.0, help="part of the elements of each array, for smoke tests")
+    report.add_counts(parser, rounds=7)
     parser.add_argument("--data", type=Path, default=default_data_dir(), help="where generated arrays are kept")
     parser.add_argument("--json", type=Path, metavar="FILE")
     return parser.parse_args(argv)
@@ -288,15 +285,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         for workload in WORKLOADS:
             if arguments.workload and not any(text in workload for text in arguments.workload):
                 continue
-            print(f"{name}, {workload}", file=sys.stderr, flush=True)
+            report.say(f"{name}, {workload}")
             rows.append(_measure(name, workload, rivals, arguments))
-    facts = header["machine"]
-    print(f"{header['command']}\n{facts['cpu']}, {facts['cores']} cores, {arguments.threads} threads")
-    print(", ".join(f"{name} {version}" for name, version in versions.items()) + "\n")
+    print(report.heading(header, f"{arguments.threads} threads") + "\n")
     print(_table(rows, rivals) + "\n")
     print(_floor(rows))
-    if arguments.json:
-        arguments.json.write_text(json.dumps({**header, "workloads": [row.to_json() for row in rows]}, indent=1) + "\n")
+    report.save(arguments.json, {**header, "workloads": [row.to_json() for row in rows]})
     speedups = [speedup for row in rows if (speedup := row.speedup())]
     if not speedups:
         return 0

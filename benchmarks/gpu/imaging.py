@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import fields
 import numpy as np
-from report import _grid
+from report import as_table
 from workloads import LITTLE, Dataset, _zstd, blosc
 
 import gpu.steps
@@ -213,7 +213,7 @@ def table(results: dict[str, dict[str, Any]]) -> str:
         for part in PARTS
         if part in found and not found[part]["right"]
     ]
-    return "\n".join([_grid(rows), *errors])
+    return "\n".join([as_table(rows), *errors])
 
 
 def parser() -> argparse.ArgumentParser:

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import fields
 import numpy as np
-from report import _grid
+from report import as_table
 from workloads import LITTLE, Dataset, _zstd, blosc, default_data_dir
 
 from gpu.steps import Steps
@@ -222,7 +222,7 @@ def table(results: dict[str, dict[str, Any]]) -> str:
         for way, figures in found["ways"].items()
         if not figures["right"]
     ]
-    return "\n".join([_grid(rows), *errors])
+    return "\n".join([as_table(rows), *errors])
 
 
 def parser() -> argparse.ArgumentParser:

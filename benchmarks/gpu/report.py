@@ -6,7 +6,7 @@ import statistics
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from report import Measured, Target, _grid, _milliseconds, _number, geometric_mean
+from report import Measured, Target, as_milliseconds, as_number, as_table, geometric_mean
 
 from gpu.limits import LIMITS
 from gpu.rivals import PEERS, RIVALS
@@ -83,7 +83,7 @@ def table(measured: Sequence[DeviceMeasured], rivals: Sequence[str]) -> str:
     def cell(m: DeviceMeasured, rival: str) -> str:
         note = m.notes.get(rival)
         mark = "" if note is None else f" [{marks.setdefault(f'{rival}: {note}', len(marks) + 1)}]"
-        return ("~" if rival in m.estimated else "") + _milliseconds(m.ms(rival)) + mark
+        return ("~" if rival in m.estimated else "") + as_milliseconds(m.ms(rival)) + mark
 
     rows = [["median ms", "GB/s", *columns, *LIMITS, "x fastest rival", "of slowest limit"]]
     for m in measured:
@@ -93,17 +93,17 @@ def table(measured: Sequence[DeviceMeasured], rivals: Sequence[str]) -> str:
         rows.append(
             [
                 m.name,
-                _number(m.gb_per_s("gzarr")),
+                as_number(m.gb_per_s("gzarr")),
                 *(cell(m, c) for c in columns),
-                *(_milliseconds(m.limit_ms(name)) for name in LIMITS),
-                _number(speedup) + (f" {m.fastest_peer}" if speedup is not None else ""),
-                _number(of_limit) + (f" {m.slowest_limit}" if of_limit is not None else ""),
+                *(as_milliseconds(m.limit_ms(name)) for name in LIMITS),
+                as_number(speedup) + (f" {m.fastest_peer}" if speedup is not None else ""),
+                as_number(of_limit) + (f" {m.slowest_limit}" if of_limit is not None else ""),
             ]
         )
     notes = [f"[{number}] {note}" for note, number in marks.items()]
     if any(m.estimated for m in measured):
         notes.append("~ a part of the read was timed; the time is multiplied by the number of parts")
-    return "\n".join([_grid(rows), *([""] if notes else []), *notes])
+    return "\n".join([as_table(rows), *([""] if notes else []), *notes])
 
 
 def beside(rates: Sequence[dict[str, Any]], waves: Sequence[dict[str, Any]]) -> str:
@@ -120,7 +120,7 @@ def beside(rates: Sequence[dict[str, Any]], waves: Sequence[dict[str, Any]]) -> 
         for key in keys:
             of = [row for row in rows if across in row and tuple(row[k] for k in down) == key]
             lines.append([" x ".join(map(str, key)), *(cell([r for r in of if r[across] == c]) for c in columns)])
-        return [_grid(lines), ""] if keys else []
+        return [as_table(lines), ""] if keys else []
 
     return "\n".join(
         [

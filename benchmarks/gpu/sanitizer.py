@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import programs
+from report import save
 
 import gpu.facts
 import gpu.steps
@@ -257,8 +258,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     }
 
     def keep() -> None:
-        if arguments.json is not None:
-            arguments.json.write_text(json.dumps(document, indent=1) + "\n")
+        save(arguments.json, document)
 
     if document["program"] is None:
         document["not run"] = f"there is no {PROGRAM} here"

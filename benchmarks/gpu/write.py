@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import fields
 import numpy as np
-from report import _grid
+from report import as_table
 from workloads import LITTLE, Dataset, _gzip, _zstd, blosc, default_data_dir
 
 import gpu.steps
@@ -157,7 +157,7 @@ def table(results: dict[str, dict[str, Any]]) -> str:
         for writer, w in found["writers"].items()
         if not w["right"]
     ]
-    return "\n".join([_grid(rows), *errors])
+    return "\n".join([as_table(rows), *errors])
 
 
 def parser() -> argparse.ArgumentParser:

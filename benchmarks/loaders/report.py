@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from report import Target, _grid, geometric_mean
+from report import Target, as_table, geometric_mean
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -62,7 +62,7 @@ def table(row: Row) -> str:
         f"{len(s.origins)} samples of {s.sample_nbytes / 1024:.0f} KiB, batches of {s.batch}; "
         f"{len(s.names)} x {s.shape} {s.dtype}, chunks {s.chunk}{outer}"
     )
-    return f"{about}\n{_grid(lines)}"
+    return f"{about}\n{as_table(lines)}"
 
 
 def _times(value: float | None, factor: float) -> float | None:
@@ -129,7 +129,7 @@ def summary(rows: Sequence[Row]) -> str:
                 f"{_cell(rival and rival.wait and rival.wait['waited'], '.0%')}",
             ]
         )
-    return _grid(lines)
+    return as_table(lines)
 
 
 def targets(rows: Sequence[Row]) -> list[Target]:

@@ -4,6 +4,6 @@ import importlib
 import sys
 from pathlib import Path
 
-# Instead of this folder: ``results`` is no module, but ``pictures.results``.
+# In place of this folder, whose modules have absolute names, too.
 sys.path[0] = str(Path(__file__).resolve().parents[1])
 importlib.import_module("programs").run("pictures")

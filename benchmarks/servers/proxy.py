@@ -1,6 +1,6 @@
 """A proxy that makes a server slow: it delays requests, bounds the bandwidth of answers, and counts both.
 
-    python benchmarks/slow_proxy.py HOST:PORT --latency 30 --bandwidth 1e9
+    python benchmarks/servers proxy HOST:PORT --latency 30 --bandwidth 1e9
 
 It prints its own port, then serves until its standard input is closed. Each line that it is sent makes it print the
 requests and the bytes of answers (headers included) since the last line.
@@ -12,9 +12,12 @@ import argparse
 import asyncio
 import json
 import re
+import subprocess
 import sys
 from collections import deque
 from typing import Any
+
+import programs
 
 _REQUEST = re.compile(rb"^[A-Z]+ \S+ HTTP/1\.1\r\n", re.MULTILINE)
 
@@ -110,6 +113,32 @@ class Upstream(asyncio.Protocol):
         loop, wire = self.downstream.loop, self.downstream.wire
         # After everything that is still under way.
         loop.call_at(wire.departure(0) if wire.bandwidth != float("inf") else loop.time(), self.downstream.client.close)
+
+
+class Proxy:
+    """The proxy, in a process of its own."""
+
+    def __init__(self, address: str, latency_ms: float, bandwidth: float) -> None:
+        command = [*programs.command("servers", "proxy"), address]
+        command += ["--latency", str(latency_ms), "--bandwidth", str(bandwidth)]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.address = f"127.0.0.1:{self._line().strip()}"
+
+    def _line(self) -> str:
+        assert self._process.stdout is not None
+        return self._process.stdout.readline()
+
+    def take_counts(self) -> dict[str, int]:
+        """Return the requests and bytes since the last call."""
+        assert self._process.stdin is not None
+        print("", file=self._process.stdin, flush=True)
+        counts: dict[str, int] = json.loads(self._line())
+        return counts
+
+    def close(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait()
 
 
 async def _serve(host: str, port: int, wire: Wire) -> None:

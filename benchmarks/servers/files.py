@@ -1,6 +1,6 @@
 """A web server of the files of a folder that answers each request after a while, and counts those in progress.
 
-    python benchmarks/slow_server.py FOLDER --latency 20
+    python benchmarks/servers files FOLDER --latency 20
 
 It prints its port, then serves until its standard input is closed. Each line that it is sent makes it print what was
 counted since the last line, as JSON: ``requests``, ``nbytes``, the ``most`` that were in progress at once, and their
