@@ -16,9 +16,10 @@ _ARRAYS = 850
 
 
 def constraints() -> list[str]:
-    """Return the lowest version of each package that every installation needs, as constraints for pip."""
+    """Return the lowest version of each package that every installation needs, and of ml_dtypes, for pip."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     everywhere = [requirement for requirement in project["dependencies"] if ";" not in requirement]
+    everywhere += project["optional-dependencies"]["ml-dtypes"]
     return [re.sub(r">=([\w.]+).*", r"==\1", requirement) for requirement in everywhere]
 
 

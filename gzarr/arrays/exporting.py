@@ -234,7 +234,11 @@ class ExportedArray(ReadableArray):
         if copy is False:
             raise BufferError("an array in a store cannot be exported without copying it; leave out copy=False")
         # What was just read is nobody else's, so it is the copy.
-        return self.read().__dlpack__(**kwargs)
+        if self.device == "cpu":
+            return self.read().__dlpack__(**kwargs)
+        # CuPy has the consumer wait for the current stream of the thread's device, whichever the array's is.
+        with get_device(self.device):
+            return self.read().__dlpack__(**kwargs)
 
     def __dlpack_device__(self) -> tuple[Any, Any]:
         """Device that :meth:`__dlpack__` exports from: ``(1, 0)`` for the CPU, ``(2, N)`` for ``cuda:N``."""

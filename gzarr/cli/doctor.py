@@ -7,13 +7,14 @@ With ``--json``, one JSON document is printed. Its keys are stable; others may b
 ``device``
     Tested device: ``"cpu"`` or ``"cuda:N"``; null if the requested device cannot be used.
 ``error``
-    Reason why the requested device cannot be used; null if it can.
+    Reason why the requested device cannot be used, or only for some reads; null if it can.
 ``ok``
-    Whether the device can be used and every codec passed, as in the exit code.
+    Whether the device can be used for everything and every codec passed, as in the exit code.
 ``environment``
     An object for each part (``python``, ``gzarr``, ``threads``, ``decoders``, ``driver``, ``gpu``, ``cuda``, ``cupy``,
-    ``numba_cuda``, ``nvcomp``, ``kvikio``, ``gds``): ``title``; ``status``, which is ``"ok"``, ``"missing"`` or
-    ``"not usable"``; ``found``, a description of what was found; ``advice``, what to do (``""`` for nothing).
+    ``nvrtc``, ``numba_cuda``, ``nvcomp``, ``kvikio``, ``gds``): ``title``; ``status``, which is ``"ok"``,
+    ``"missing"`` or ``"not usable"``; ``found``, a description of what was found; ``advice``, what to do (``""``
+    for nothing).
 ``codecs``
     A list of :class:`gzarr.cli.selftest.Outcome` as objects: ``codec``, ``passed``, ``decoded_by`` (``"cuda"``,
     ``"cpu"`` or null), ``decode_path``, ``message``.
@@ -33,6 +34,8 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
+
+import numpy as np
 
 from .. import __version__
 from ..display import printable
@@ -113,7 +116,8 @@ def run(device: str, *, as_json: bool = False) -> int:
 
     Returns
     -------
-    0; 1 if ``device`` cannot be used, or if a codec failed on it. ``"auto"`` means the CPU if no GPU can be used.
+    0; 1 if ``device`` cannot be used, or not for everything, or if a codec failed on it. ``"auto"`` means the CPU if no
+    GPU can be used.
 
     Raises
     ------
@@ -123,7 +127,9 @@ def run(device: str, *, as_json: bool = False) -> int:
     tested, error = _resolve(device)
     parts = environment(tested)
     outcomes = list(selftest.run(tested)) if tested is not None else []
-    ok = tested is not None and all(outcome.passed for outcome in outcomes)
+    if tested not in (None, "cpu") and parts["nvrtc"].status != "ok":
+        error = f"{tested} can only be read to, and not to views: {parts['nvrtc'].found}; {parts['nvrtc'].advice}"
+    ok = tested is not None and error is None and all(outcome.passed for outcome in outcomes)
     if as_json:
         document = {
             "device_asked": device,
@@ -183,6 +189,7 @@ def environment(device: str | None = None) -> dict[str, Finding]:
         "gpu": ("GPU", partial(_gpus, driver, device), ""),
         "cuda": ("CUDA runtime", partial(_cuda, driver, install), install),
         "cupy": ("CuPy", _cupy, install),
+        "nvrtc": ("NVRTC", partial(_nvrtc, device, install), install),
         "numba_cuda": ("numba-cuda", _numba_cuda, COMMANDS[f"numba-cuda-{suffix}"]),
         "nvcomp": ("nvCOMP", _nvcomp, install),
     }
@@ -237,10 +244,10 @@ def _decoders() -> Finding:
     if not fits or not compiled.can_run():
         advice = "arrays can still be read, more slowly, by the codecs of numcodecs in threads"
         if fits:
-            what, install = "this installation has no compiled kernels for this machine", COMMANDS["jit"]
-            return Finding(
-                title, "missing", what, f"{install} installs Numba, which compiles them; until then, {advice}"
-            )
+            what = f"this installation has no compiled kernels for this machine, and {compiled.why_not()}"
+            if importlib.util.find_spec("numba") is None:
+                advice = f"{COMMANDS['jit']} installs Numba, which compiles them; until then, {advice}"
+            return Finding(title, "missing", what, advice)
         return Finding(title, "not usable", "the native loop runs on 64-bit Linux and macOS only", advice)
     absent = [name for name in libraries.DECODERS if name not in libraries.decoder_addresses()]
     if absent:
@@ -327,6 +334,28 @@ def _cupy() -> Finding:
     import cupy
 
     return Finding("CuPy", "ok", str(cupy.__version__))
+
+
+def _nvrtc(device: str | None, install: str) -> Finding:
+    """Report the compiler of CuPy's own kernels, which writes, and results in views, need; with a device, try it."""
+    import cupy
+    from cuda.pathfinder import DynamicLibNotFoundError
+
+    try:
+        major, minor = cupy.cuda.nvrtc.getVersion()
+    except DynamicLibNotFoundError:
+        return Finding("NVRTC", "missing", "not installed: CuPy compiles its kernels by it", install)
+    found = f"{major}.{minor}"
+    if device is not None and device.startswith("cuda:"):
+        from ..engines.cuda.devices import get_device
+
+        with get_device(device) as own:
+            stream = own.current_stream()
+            pairs = own.empty((2, 2), np.dtype(np.uint8), stream)
+            own.copy_array(pairs[:, 0], pairs[:, 1], stream)
+            stream.synchronize()
+        found += ", compiles CuPy's kernels"
+    return Finding("NVRTC", "ok", found)
 
 
 def _numba_cuda() -> Finding:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -35,6 +36,14 @@ def as_result(values: Any) -> Any:
     if not isinstance(getattr(array, "dtype", None), np.dtype):
         raise gzarr.ArgumentError(f"results of gzarr are taken, arrays of NumPy and CuPy, not {type(values).__name__}")
     return array
+
+
+def on_device_of(array: Any) -> AbstractContextManager[Any]:
+    """Return a context in which another library may take an array of NumPy or CuPy by DLPack.
+
+    CuPy has the library wait for the current stream of the thread's device, whichever device the array is on.
+    """
+    return nullcontext() if isinstance(array, np.ndarray) else array.device
 
 
 def dtype_of(array: gzarr.Array, selection: Any) -> np.dtype[Any]:

@@ -16,7 +16,7 @@ import numpy as np
 
 import gzarr
 
-from .exchange import as_result, dtype_of, is_number_of_numpy, refusal
+from .exchange import as_result, dtype_of, is_number_of_numpy, on_device_of, refusal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -87,10 +87,10 @@ def as_array(values: Any, *, stacklevel: int = 2) -> jax.Array:
             # JAX has names for more types than XLA can hold.
             raise refusal(dtype, "JAX") from error
     if is_number_of_numpy(dtype):
-        return _imported(lambda: jax.dlpack.from_dlpack(array))
+        return _imported(array, lambda: jax.dlpack.from_dlpack(array))
     # A type of ml_dtypes, of which CuPy has only bfloat16.
     bits = np.dtype(f"u{dtype.itemsize}")
-    return _imported(lambda: jax.lax.bitcast_convert_type(jax.dlpack.from_dlpack(array.view(bits)), dtype))
+    return _imported(array, lambda: jax.lax.bitcast_convert_type(jax.dlpack.from_dlpack(array.view(bits)), dtype))
 
 
 def as_sparse(parts: Parts) -> Any:
@@ -106,9 +106,10 @@ def as_sparse(parts: Parts) -> Any:
     return BCSR(tuple(as_array(array) for array in parts[:3]), shape=parts.shape)
 
 
-def _imported(make: Callable[[], Any]) -> jax.Array:
+def _imported(array: Any, make: Callable[[], Any]) -> jax.Array:
     try:
-        return make()
+        with on_device_of(array):
+            return make()
     except (BufferError, ValueError) as error:
         raise gzarr.ArgumentError(f"JAX cannot take the array: {error}; pass a contiguous copy") from error
     except RuntimeError as error:

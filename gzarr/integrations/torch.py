@@ -16,7 +16,7 @@ import torch
 import gzarr
 
 from ..installing import COMMANDS
-from .exchange import as_result, dtype_of, is_number_of_numpy, refusal
+from .exchange import as_result, dtype_of, is_number_of_numpy, on_device_of, refusal
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -76,7 +76,8 @@ def as_tensor(values: Any) -> torch.Tensor:
     if any(stride < 0 for stride in array.strides):
         raise gzarr.ArgumentError(f"PyTorch has no negative strides, but the array has {array.strides}: pass a copy")
     try:
-        tensor = torch.from_dlpack(array if view is None else array.view(view[0]))
+        with on_device_of(array):
+            tensor = torch.from_dlpack(array if view is None else array.view(view[0]))
     except (BufferError, ValueError) as error:
         raise gzarr.ArgumentError(f"PyTorch cannot share the array's memory: {error}; pass a copy") from error
     except (RuntimeError, AssertionError) as error:

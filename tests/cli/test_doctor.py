@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import importlib.util
 import io
 import json
 import os
@@ -25,6 +26,7 @@ from gzarr_kernels import ahead, compiled, libraries
 from gzarr_kernels.device import ptx
 from rich.console import Console
 from support import devices as tested
+from support.cuda_on_host.cupy_kernels import without_nvrtc
 
 import gzarr
 from gzarr.cli import doctor, selftest
@@ -37,7 +39,8 @@ if TYPE_CHECKING:
     from support.devices import TestedDevice
 
 PARTS = [
-    "python", "gzarr", "threads", "decoders", "driver", "gpu", "cuda", "cupy", "numba_cuda", "nvcomp", "kvikio", "gds",
+    "python", "gzarr", "threads", "decoders", "driver", "gpu", "cuda", "cupy", "nvrtc", "numba_cuda", "nvcomp",
+    "kvikio", "gds",
 ]  # fmt: skip
 ON_GPU = pytest.mark.parametrize("device", tested.KINDS[1:], indirect=True)
 
@@ -173,7 +176,7 @@ class TestCommand:
         ):
             found = doctor.environment()
         nvcomp.load.cache_clear()
-        for key in ("driver", "cuda", "cupy", "numba_cuda", "nvcomp", "kvikio"):
+        for key in ("driver", "cuda", "cupy", "nvrtc", "numba_cuda", "nvcomp", "kvikio"):
             assert found[key].status == "missing", key
             assert "install" in found[key].advice, key
         assert found["gpu"].status == found["gds"].status == "missing"
@@ -293,9 +296,12 @@ class TestDecoders:
             assert doctor.environment()["decoders"].status == "not usable"
 
     def test_no_kernels(self) -> None:
-        with mock.patch.object(compiled, "can_run", return_value=False):
+        found = importlib.util.find_spec
+        without = mock.patch.object(importlib.util, "find_spec", lambda name: None if name == "numba" else found(name))
+        with without, mock.patch.object(compiled, "why_not", return_value="no Numba to compile them"):
             part = doctor.environment()["decoders"]
         assert part.status == "missing"
+        assert "no Numba to compile them" in part.found
         assert "pip install 'gzarr[jit]'" in part.advice
 
 
@@ -350,6 +356,32 @@ class TestSelfTest:
             code, document = doctor_json(capsys)
         assert (code, document["device_asked"], document["device"]) == (0, "auto", device.name)
         assert [codec["decoded_by"] for codec in document["codecs"]] == ["cuda", "cpu"]
+
+    def test_device_without_the_compiler_of_cupy(self, capsys: pytest.CaptureFixture[str]) -> None:
+        """Most reads need none: all codecs pass, but writes do not work."""
+        cases = [case for case in selftest.cases() if case.codec in ("zstd", "bz2")]
+        with mock.patch.object(selftest, "cases", return_value=cases), tested.on_host() as device:
+            code, document = doctor_json(capsys, "--device", "cuda")
+            part = document["environment"]["nvrtc"]
+            assert (code, document["ok"], document["error"], part["status"]) == (0, True, None, "ok")
+            with without_nvrtc():
+                code, document = doctor_json(capsys, "--device", "cuda")
+                assert main(["doctor", "--device", "cuda"]) == 1
+                assert capsys.readouterr().err.startswith("gzarr: error: cuda:0 can only be read to")
+            part = document["environment"]["nvrtc"]
+            assert (code, document["ok"], document["device"], part["status"]) == (1, False, device.name, "missing")
+            assert all(codec["passed"] for codec in document["codecs"])
+            assert "pip install 'gzarr[cuda13]'" in document["error"]
+
+            # There, but of no use: without CUDA's headers, or too new for the driver.
+            def refuse(*_: Any) -> None:
+                raise gzarr.DeviceError("CuPy cannot compile: no cuda_fp16.h")
+
+            with mock.patch.object(device, "copy_array", refuse):
+                code, document = doctor_json(capsys, "--device", "cuda")
+            part = document["environment"]["nvrtc"]
+            assert (code, part["status"]) == (1, "not usable")
+            assert "cuda_fp16.h" in part["found"]
 
     def test_gpu_that_refuses_a_codec(self) -> None:
         """The CPU decodes its chunks, to the right elements; the test reports it nevertheless."""

@@ -11,9 +11,9 @@ import numpy as np
 from gzarr_kernels.operations import ALGORITHMS
 
 from ...errors import ArgumentError, DeviceError
-from . import kvikio_files, machine_code, nvcomp, nvcomp_compress
+from . import kvikio_files, machine_code, nvcomp, nvcomp_compress, streams
 from .cupy_errors import CupyErrors
-from .cupy_streams import CupyEvent, CupyStream
+from .cupy_streams import CupyEvent, CupyStream, is_own_thread
 from .driver import LOST, is_lost
 
 if TYPE_CHECKING:
@@ -24,6 +24,12 @@ if TYPE_CHECKING:
 
 #: ``kDLCUDA``.
 _DLPACK_CUDA: Final = 2
+#: Addresses of the default streams: the legacy one (0 and 1), and a thread's. They are the current device's.
+_PER_THREAD: Final = 2
+#: CuPy's device of the default streams, and of those that other libraries have made.
+_UNKNOWN: Final = -1
+#: ``cudaErrorDevicesUnavailable``.
+_UNAVAILABLE: Final = 46
 
 
 class _StreamAt:
@@ -65,6 +71,10 @@ class CupyDevice:
         import cupy
 
         with self._errors:
+            # To go back to the thread's previous device makes a context there if there is none: hundreds of MiB of a
+            # GPU that may be another process's. A thread of gzarr's stays where it first works.
+            if is_own_thread() and not cupy.cuda.driver.ctxGetCurrent():
+                cupy.cuda.runtime.setDevice(self.ordinal)
             cupy.cuda.Device(self.ordinal).__enter__()
             try:
                 # If the device is the first one, CuPy does nothing in a new thread, which then has no context. CUDA's
@@ -82,6 +92,9 @@ class CupyDevice:
             # On a lost device too: the thread's previous device need not be lost.
             cupy.cuda.Device(self.ordinal).__exit__(*exc)
         except RuntimeError as error:
+            # The previous device is another process's alone: the thread has nothing there, and can have nothing.
+            if getattr(error, "status", None) == _UNAVAILABLE:
+                return
             ours = self._errors.failure(error)
             if ours is None:
                 raise
@@ -213,15 +226,23 @@ class CupyDevice:
         """Return a caller's stream as a CupyStream."""
         import cupy
 
-        if stream is None:
-            return self.current_stream()
         if isinstance(stream, CupyStream):
             return stream
-        if isinstance(stream, (cupy.cuda.Stream, cupy.cuda.ExternalStream)):
-            # -1: the default streams, and streams made by other libraries.
-            if stream.device_id not in (-1, self.ordinal):
-                raise ArgumentError(f"stream belongs to cuda:{stream.device_id}; the array is on {self.name}")
-            return CupyStream(stream, self._errors)
+        if stream is None:
+            found = self.current_stream().cupy
+        elif isinstance(stream, (cupy.cuda.Stream, cupy.cuda.ExternalStream)):
+            found = stream
+        else:
+            found = self._imported(stream)
+        self._check_stream(found)
+        if found.device_id == _UNKNOWN:
+            found = streams.kept(self.name, found)
+        return CupyStream(found, self._errors)
+
+    def _imported(self, stream: Any) -> Any:
+        """Return a stream of another library, or an address, as a stream of CuPy's."""
+        import cupy
+
         # Streams of PyTorch versions without the protocol, and addresses.
         address = getattr(stream, "cuda_stream", stream)
         if isinstance(address, int) and not isinstance(address, bool) and address >= 0:
@@ -229,19 +250,54 @@ class CupyDevice:
         if hasattr(stream, "__cuda_stream__"):
             try:
                 with self._errors:
-                    return CupyStream(cupy.cuda.Stream.from_external(stream), self._errors)
+                    return cupy.cuda.Stream.from_external(stream)
             except TypeError as error:
                 raise ArgumentError(f"stream {stream!r} cannot be used: {error}") from None
         raise ArgumentError(
             f"stream must be a CuPy or PyTorch stream, an object with __cuda_stream__, or an address, not {stream!r}"
         )
 
+    def _check_stream(self, stream: Any) -> None:
+        """Refuse a caller's stream for which nothing on this device can wait; the device is current."""
+        from cupy.cuda import driver, runtime
+
+        ordinal = stream.device_id
+        if ordinal not in (_UNKNOWN, self.ordinal):
+            raise _of_another_device(ordinal, self.name)
+        if stream.ptr < _PER_THREAD:
+            return
+        with self._errors:
+            try:
+                capturing = runtime.streamIsCapturing(stream.ptr)
+            except runtime.CUDARuntimeError:
+                raise
+            except RuntimeError:  # a capture that has failed, and was not ended
+                capturing = True
+            if capturing:
+                raise ArgumentError(
+                    "stream is being captured into a CUDA graph, and reads and writes wait on the host: make them "
+                    "before or after the capture, or on another stream"
+                )
+            if stream.ptr == _PER_THREAD or ordinal != _UNKNOWN:
+                return
+            here, there = driver.ctxGetCurrent(), driver.streamGetCtx(stream.ptr)
+            if there == here:
+                return
+            driver.ctxSetCurrent(there)
+            try:
+                ordinal = driver.ctxGetDevice()
+            finally:
+                driver.ctxSetCurrent(here)
+        if ordinal != self.ordinal:
+            raise _of_another_device(ordinal, self.name)
+
     def event(self) -> CupyEvent:
         """Return a new event without timing."""
         import cupy
 
         with self._errors:
-            return CupyEvent(cupy.cuda.Event(disable_timing=True), self._errors)
+            made = cupy.cuda.Event(disable_timing=True)
+            return CupyEvent(made, self._errors, cupy.cuda.driver.ctxGetCurrent())
 
     def copy_in(self, target: Any, source: npt.NDArray[Any], stream: Any) -> None:
         """Enqueue a copy to the device."""
@@ -333,3 +389,7 @@ class CupyDevice:
             # Of ``set_limit`` or ``CUPY_GPU_MEMORY_LIMIT``; 0 for none. At the limit, the pool frees what it keeps.
             limit = int(pool.get_limit())
             return min(free, max(limit - int(pool.used_bytes()), 0)) if limit else free
+
+
+def _of_another_device(ordinal: int, name: str) -> ArgumentError:
+    return ArgumentError(f"stream belongs to cuda:{ordinal}; the array is on {name}")

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING, Any, Final
+
+from .cupy_errors import no_compiler
 
 if TYPE_CHECKING:
     from typing import Self
@@ -14,6 +17,11 @@ _SUCCESS: Final = 0
 _NOT_READY: Final = 600
 
 
+def is_own_thread() -> bool:
+    """Return whether the present thread is one of gzarr's, whose names begin like that."""
+    return threading.current_thread().name.startswith("gzarr-")
+
+
 class CupyEvent:
     """A point in a stream; see :class:`gzarr.engines.cuda.device_protocol.Event`.
 
@@ -23,13 +31,30 @@ class CupyEvent:
         CuPy's event.
     errors
         Error translation of its device.
+    context
+        The driver's context of its device; 0 if it is not known.
     """
 
-    __slots__ = ("_errors", "cupy")
+    __slots__ = ("_context", "_errors", "cupy")
 
-    def __init__(self, event: Any, errors: CupyErrors) -> None:
+    def __init__(self, event: Any, errors: CupyErrors, context: int = 0) -> None:
         self.cupy: Any = event
         self._errors = errors
+        self._context = context
+
+    def __del__(self) -> None:
+        # In a thread of gzarr's that has no context yet, CUDA would make one on the first GPU to destroy the event.
+        try:
+            from cupy.cuda import driver
+
+            if self._context and is_own_thread() and not driver.ctxGetCurrent():
+                driver.ctxSetCurrent(self._context)
+                try:
+                    del self.cupy
+                finally:
+                    driver.ctxSetCurrent(0)
+        except Exception:  # also at the end of the process, when modules are gone
+            return
 
     @property
     def done(self) -> bool:
@@ -99,3 +124,6 @@ class CupyStream:
     def __exit__(self, *exc: object) -> None:
         """Make the stream that was current before the current one again."""
         self.cupy.__exit__(*exc)
+        error = exc[1] if exc else None
+        if isinstance(error, Exception) and self._errors.is_lack_of_compiler(error):
+            raise no_compiler(error) from error

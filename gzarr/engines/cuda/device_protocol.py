@@ -298,12 +298,13 @@ class Device(Protocol):
     def as_stream(self, stream: Any) -> Stream:
         """Return a caller's stream: a CuPy or PyTorch stream, an object with ``__cuda_stream__``, or an address.
 
-        For None, it is the current stream of the caller's library; a stream of this device is returned as it is.
+        For None, it is the current stream of the caller's library; a stream of this device is returned as it is. The
+        device is the calling thread's.
 
         Raises
         ------
         ArgumentError
-            If ``stream`` is none of these.
+            If ``stream`` is none of these, belongs to another device, or is being captured into a graph.
         """
 
     def event(self) -> Event:

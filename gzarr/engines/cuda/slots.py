@@ -180,7 +180,8 @@ def _drop(slot: Slot) -> None:
 def settle(device: Device, slot: Slot, stream: Any = None, memory: Any = None) -> None:
     """Give a slot back after an error, once its stream has run; raises nothing.
 
-    A slot whose stream fails is never used again: work enqueued there may still use its memory.
+    A slot whose stream fails is never used again, nor is one if nothing can wait for ``stream``: work that is enqueued
+    may still use its memory.
 
     Parameters
     ----------
@@ -194,7 +195,11 @@ def settle(device: Device, slot: Slot, stream: Any = None, memory: Any = None) -
     try:
         slot.stream.synchronize()
         if stream is not None:
-            slot.gate(stream)
+            try:
+                slot.gate(stream)
+            except DeviceError:
+                # What the device cannot wait for, the host may.
+                stream.synchronize()
     except BaseException:  # an error is being raised already
         _unusable.append((slot, memory))
         return

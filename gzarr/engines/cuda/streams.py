@@ -9,6 +9,8 @@ A stream that is given back need not be idle: its next user's work runs after wh
 order that its blocks need. Arrays that belong to callers are never allocated on these streams, but on the callers':
 CuPy gives their memory to others as soon as they are gone, in order with the stream that they were allocated on.
 
+Streams of other libraries are not kept, but the objects of CuPy's that stand for them are (:func:`kept`).
+
 No lock is held here: ``append`` and ``pop`` of a deque are atomic, so a stream may also be given back while the garbage
 collector runs.
 """
@@ -16,8 +18,9 @@ collector runs.
 from __future__ import annotations
 
 import os
+import weakref
 from collections import deque
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ...errors import DeviceError
 
@@ -27,12 +30,16 @@ if TYPE_CHECKING:
 #: Most idle streams that are kept for a device: a loader has two, a call of ``map_blocks`` one for each thread, a read
 #: one for each wave in flight.
 MAX_IDLE_STREAMS: Final = 32
+#: Most objects of other libraries' streams that are kept although no memory refers to them.
+MAX_FOREIGN: Final = 64
 
 #: Idle streams by name of their device, each with the device: the one given back last is the last.
 _idle: dict[str, deque[tuple[Device, Stream]]] = {}
 #: Borrowed streams by their identity. The garbage collector finalizes a whole circle of objects at once: a stream that
 #: only its borrower referred to would be destroyed when it is given back.
 _lent: dict[int, Stream] = {}
+#: Objects for streams of other libraries, by name of the device and address.
+_foreign: dict[tuple[str, int], Any] = {}
 #: Streams that failed: what is enqueued there may still use their memory.
 _unusable: list[Stream] = []
 
@@ -118,8 +125,35 @@ def _drop(device: Device, stream: Stream) -> None:
             raise
 
 
+def kept(device: str, stream: Any) -> Any:
+    """Return the one object for a stream of another library, which outlives the call that was given the stream.
+
+    Memory of ``cupy.cuda.MemoryAsyncPool`` refers to the object of its stream weakly. If that is gone when the memory
+    is freed, CuPy frees it on the stream that is then current, which need not wait for work on the memory's own stream.
+
+    Parameters
+    ----------
+    device
+        Name of the device.
+    stream
+        CuPy's object, which becomes the one for its address if there is none.
+    """
+    found = _foreign.setdefault((device, int(stream.ptr)), stream)
+    if len(_foreign) > MAX_FOREIGN:
+        _drop_foreign(found)
+    return found
+
+
+def _drop_foreign(used: Any = None) -> None:
+    """Drop the objects to which no memory refers, but one."""
+    for key, stream in list(_foreign.items()):
+        if stream is not used and not weakref.getweakrefcount(stream):
+            _foreign.pop(key, None)
+
+
 def release() -> None:
     """Free all idle streams, and the memory that CuPy keeps for them; waits for their work."""
+    _drop_foreign()
     errors = []
     for kept in list(_idle.values()):
         while kept:
@@ -135,7 +169,8 @@ def release() -> None:
 
 def _forget() -> None:
     # Objects of the parent's CUDA context must not even be freed here.
-    _abandoned.extend([dict(_idle), dict(_lent)])
+    _abandoned.extend([dict(_idle), dict(_lent), dict(_foreign)])
+    _foreign.clear()
     _idle.clear()
     _lent.clear()
 

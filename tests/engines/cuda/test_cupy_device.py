@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import gc
 import warnings
+import weakref
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from unittest import mock
@@ -14,7 +15,7 @@ import pytest
 from support import devices
 
 import gzarr
-from gzarr.engines.cuda import machine_code
+from gzarr.engines.cuda import machine_code, streams
 from gzarr.engines.cuda.cupy_device import CupyDevice
 
 if TYPE_CHECKING:
@@ -122,12 +123,16 @@ def test_page_locked_memory_is_as_large_as_asked_and_goes_back_at_once(on_host: 
 
 
 class Foreign:
+    def __init__(self, address: int) -> None:
+        self.address = address
+
     def __cuda_stream__(self) -> tuple[int, int]:
-        return 0, 1234
+        return 0, self.address
 
 
 class OfTorch:
-    cuda_stream = 4321
+    def __init__(self, address: int) -> None:
+        self.cuda_stream = address
 
 
 class Wrong:
@@ -135,17 +140,71 @@ class Wrong:
         return 9, 1234
 
 
-def test_streams_of_others(device: CupyDevice) -> None:
+def test_streams_of_others(on_host: WatchedDevice) -> None:
+    made = [on_host.stream() for _ in range(3)]
+    first, second, third = (stream.ptr for stream in made)
     with warnings.catch_warnings():
         # Of CuPy's: ExternalStream is deprecated.
         warnings.simplefilter("error")
-        assert device.as_stream(Foreign()).ptr == 1234
-        assert device.as_stream(OfTorch()).ptr == 4321
-        assert device.as_stream(99).ptr == 99
-        assert device.as_stream(0).ptr == 0
+        assert on_host.as_stream(Foreign(first)).ptr == first
+        assert on_host.as_stream(OfTorch(second)).ptr == second
+        assert on_host.as_stream(third).ptr == third
+        assert on_host.as_stream(0).ptr == 0
     for wrong in (True, -1, "0", Wrong(), 1.5):
         with pytest.raises(gzarr.ArgumentError, match="stream"):
-            device.as_stream(wrong)
+            on_host.as_stream(wrong)
+
+
+def _external(address: int) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return cupy.cuda.ExternalStream(address)
+
+
+@pytest.mark.parametrize(
+    "made", [Foreign, OfTorch, int, _external, lambda address: cupy.cuda.Stream.from_external(Foreign(address))]
+)
+def test_memory_of_a_pool_of_cuda_s_finds_its_stream_when_it_is_freed(made: Any, on_host: WatchedDevice) -> None:
+    """CuPy's ``MemoryAsync`` refers to its stream's object weakly, and is freed on the current one if that is gone."""
+    stream = on_host.stream()
+    array = gzarr.open_array(gzarr.create_array({}, data=range(1000), device="cpu").store, device="cuda")
+    allocated: list[tuple[int, Any]] = []
+    default = cupy.cuda.get_allocator()
+
+    def malloc(nbytes: int) -> Any:
+        current = cupy.cuda.get_current_stream()
+        allocated.append((current.ptr, weakref.ref(current)))
+        return default(nbytes)
+
+    cupy.cuda.set_allocator(malloc)
+    try:
+        result = array.read(stream=made(stream.ptr))
+    finally:
+        cupy.cuda.set_allocator(default)
+    gc.collect()
+    of_the_stream = [kept() for address, kept in allocated if address == stream.ptr]
+    assert of_the_stream
+    assert all(kept is not None for kept in of_the_stream)
+    assert result.get(stream=stream.cupy).tolist() == list(range(1000))
+
+
+class Plain:
+    def __init__(self, ptr: int) -> None:
+        self.ptr = ptr
+
+
+def test_streams_that_no_memory_refers_to_are_not_kept_for_ever() -> None:
+    streams.release()
+    before = set(streams._foreign)
+    objects = [Plain(address) for address in range(200)]
+    memories = [weakref.ref(streams.kept("made up", each)) for each in objects[:10]]
+    for each in objects[10:]:
+        assert streams.kept("made up", each) is each
+        assert len(streams._foreign) <= streams.MAX_FOREIGN
+    assert [streams.kept("made up", Plain(address)) for address in range(10)] == [each() for each in memories]
+    memories.clear()
+    gzarr.release_memory()
+    assert set(streams._foreign) == before
 
 
 def test_recording_an_event_returns_it(on_host: WatchedDevice) -> None:

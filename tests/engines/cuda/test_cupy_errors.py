@@ -15,6 +15,7 @@ from unittest import mock
 import cupy
 import numpy as np
 import pytest
+from support import devices
 
 import gzarr
 from gzarr.engines.cuda.cupy_device import CupyDevice
@@ -228,6 +229,73 @@ def test_errors_that_last_are_those_of_cuda_s_header() -> None:
     assert said <= LASTING
 
 
+# -- CuPy's own kernels
+
+
+WITHOUT_NVRTC = """
+import support.cuda_on_host.first
+import cupy
+import numpy as np
+from cuda.pathfinder import DynamicLibNotFoundError
+from support.cuda_on_host.cupy_kernels import without_nvrtc
+
+import gzarr
+from gzarr.engines.cuda.devices import get_device
+
+data = np.arange(1 << 14, dtype="f4").reshape(128, 128)
+store = gzarr.create_array({}, data=data, chunks=(32, 32), device="cpu").store
+array = gzarr.open_array(store, mode="r+", device="cuda")
+values = cupy.empty(data.shape, data.dtype)
+values.set(data)
+with get_device("cuda:0") as device:
+    stream = device.current_stream()
+
+
+def on_the_stream(function):
+    with stream:
+        return function()
+
+
+def missing():
+    raise DynamicLibNotFoundError("libcublas.so")
+
+
+with without_nvrtc():
+    for use in (
+        lambda: array.__setitem__(slice(5, 100), values[5:100]),
+        lambda: array.__setitem__((slice(None), 7), values[:, 7]),
+        lambda: array.read(np.s_[:, :100], out=cupy.empty(data.shape, "f4")[:, :100], decode="cpu"),
+        lambda: array.read(dtype="f2"),
+        lambda: on_the_stream(lambda: values.astype("i2")),
+        lambda: on_the_stream(missing),
+    ):
+        try:
+            use()
+        except Exception as error:
+            print(type(error).__name__, error)
+        else:
+            print("nothing failed")
+    # Most reads need none of CuPy's kernels.
+    for decode in ("cpu", "cuda"):
+        assert (array.read(np.s_[100:], decode=decode).get()[:28] == data[100:]).all()
+"""
+
+
+def test_without_its_compiler_all_that_needs_it_says_what_to_install() -> None:
+    """In a process in which CuPy has compiled nothing."""
+    if devices.LACKS:
+        pytest.skip(devices.LACKS)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    run = subprocess.run([sys.executable, "-c", WITHOUT_NVRTC], env=environment, capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    *ours, theirs = run.stdout.splitlines()
+    assert len(ours) == 5, run.stdout
+    for line in ours:
+        assert re.match(r"DeviceError .*libnvrtc.*: No such file; pip install 'gzarr\[cuda13\]' ", line), line
+    # Another library, which a function of the caller's needs.
+    assert theirs == "DynamicLibNotFoundError libcublas.so"
+
+
 # -- streams
 
 
@@ -242,13 +310,18 @@ def test_a_caller_s_stream_is_the_caller_s(device: CupyDevice) -> None:
 def test_a_stream_of_another_device_is_refused(device: CupyDevice) -> None:
     stream = cupy.cuda.Stream.__new__(cupy.cuda.Stream)
     stream.ptr, stream._foreign_stream_ref = 77, stream
-    for ordinal, fits in ((1, True), (-1, True), (0, False)):
-        stream.device_id = ordinal
-        if fits:
-            assert device.as_stream(stream).ptr == 77
-        else:
-            with pytest.raises(gzarr.ArgumentError, match="belongs to cuda:0; the array is on cuda:1"):
-                device.as_stream(stream)
+    same = {name: mock.Mock(return_value=5) for name in ("ctxGetCurrent", "streamGetCtx")}
+    with (
+        mock.patch.multiple(cupy.cuda.runtime, streamIsCapturing=mock.Mock(return_value=False)),
+        mock.patch.multiple(cupy.cuda.driver, **same),
+    ):
+        for ordinal, fits in ((1, True), (-1, True), (0, False)):
+            stream.device_id = ordinal
+            if fits:
+                assert device.as_stream(stream).ptr == 77
+            else:
+                with pytest.raises(gzarr.ArgumentError, match="belongs to cuda:0; the array is on cuda:1"):
+                    device.as_stream(stream)
 
 
 @pytest.mark.parametrize("failure", [RuntimeFailure, DriverFailure], ids=["runtime", "driver"])

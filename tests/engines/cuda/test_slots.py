@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -155,6 +156,23 @@ def test_a_host_far_ahead_waits_for_the_oldest(device: WatchedDevice, monkeypatc
             made.append(slot)
         assert not gate.passed
     assert made == made[:2] * 3
+
+
+def test_a_slot_whose_gate_fails_is_given_back_once_the_host_has_waited(device: WatchedDevice) -> None:
+    """Else it would be lost with all its memory, as nothing frees that."""
+    stream, slot = device.current_stream(), slot_of(device, 100)
+    unusable = len(slots._unusable)
+    with device.held_back(stream) as gate:
+        gate.open_after(0.1)
+        device.cuda.host.fail("record", code=400)
+        slots.settle(device, slot, stream, device.allocate(100, slot.stream))
+        assert gate.passed
+    # CUDA's error refers to what raised it, in circles.
+    gc.collect()
+    assert len(slots._unusable) == unusable
+    assert slots._idle[device.name] == [slot]
+    assert slot.is_free()
+    assert device.scratch == 0
 
 
 def test_page_locked_memory_is_bounded_in_each_direction(device: WatchedDevice) -> None:

@@ -8,6 +8,7 @@ stays on disk.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import importlib.util
@@ -16,12 +17,13 @@ import re
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+from unittest import mock
 
 from support.cuda_on_host.c_types import MOST_PARAMETERS, Kernel
 from support.cuda_on_host.host_compiler import HERE, NotCompiledError, compile_to, hashed, locked, version
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 #: First bytes of an image that is the text of a program.
 MARK: Final = b"CUPY-ON-HOST\n"
@@ -51,6 +53,22 @@ def image_of(source: str, options: tuple[str, ...] = (), names: dict[str, str] |
     defines = [option for option in options if option.startswith(("-D", "--define-macro"))]
     about = json.dumps({"defines": defines, "names": names or {}})
     return MARK + about.encode() + b"\n" + source.encode() + b"\0"
+
+
+@contextlib.contextmanager
+def without_nvrtc() -> Iterator[None]:
+    """Make CuPy, which has compiled nothing so far, find no NVRTC."""
+    import cupy
+    from cuda.pathfinder import DynamicLibNotFoundError
+    from cupy.cuda import compiler as cupy_compiler
+
+    missing = DynamicLibNotFoundError('Failure finding "libnvrtc.so.13": No such file\n  listing of folders')
+    cupy.clear_memo()
+    with (
+        mock.patch.object(cupy.cuda.nvrtc, "getVersion", side_effect=missing),
+        mock.patch.object(cupy_compiler, "_nvrtc_version", None),
+    ):
+        yield
 
 
 class CupyKernels:

@@ -92,6 +92,7 @@ class HostCuda:
         self.library.coh_clear_rules()
         assert self.drain(drop=True), "an operation does not end"
         self.library.coh_revive()
+        self.forget_contexts()
         self.visible(visible)
         for device in (0, 1):
             self.set_capacity(capacity, device)
@@ -111,6 +112,18 @@ class HostCuda:
         """Set how many devices CUDA reports: 0 (``cudaErrorNoDevice``), 1 or 2."""
         assert 0 <= n <= 2
         self.library.coh_set_visible(n)
+
+    def occupy(self, device: int) -> None:
+        """Make a device another process's alone: ``cudaComputeModeExclusiveProcess``, until the next reset."""
+        self.library.coh_set_occupied(device, 1)
+
+    def has_context(self, device: int) -> bool:
+        """Return whether a context was made on a device, or used, since :meth:`forget_contexts`."""
+        return bool(self.library.coh_has_context(device))
+
+    def forget_contexts(self) -> None:
+        """Begin as if no device had a context, and none were occupied."""
+        self.library.coh_forget_contexts()
 
     def set_capacity(self, nbytes: int, device: int = 0) -> None:
         """Set a device's memory."""

@@ -14,6 +14,7 @@ atomic_int coh_visible = MOST_DEVICES;
 atomic_int coh_lost[MOST_DEVICES];
 
 static atomic_int initialised, forked, watching_forks;
+static atomic_int occupied[MOST_DEVICES], contexts[MOST_DEVICES];
 static atomic_ullong ticket = 1;
 static _Atomic(coh_call *) calls;
 static pthread_mutex_t text_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -100,6 +101,18 @@ void coh_lose(int device, int code, const char *format, ...) {
 
 int coh_valid_device(int device) { return device >= 0 && device < coh_visible; }
 
+void coh_set_occupied(int device, int on) { occupied[device] = on; }
+int coh_has_context(int device) { return contexts[device]; }
+void coh_forget_contexts(void) {
+    for (int i = 0; i < MOST_DEVICES; i++) contexts[i] = occupied[i] = 0;
+}
+
+int coh_make_context(int device) {
+    if (occupied[device]) return DEVICES_UNAVAILABLE;
+    contexts[device] = 1;
+    return SUCCESS;
+}
+
 int coh_last(int code) {
     if (code && code != NOT_READY) coh_here.last = code;
     return code;
@@ -121,7 +134,11 @@ int coh_begin(coh_call *call) {
     coh_here.op_hang_s = 0;
     if (call->needs == CONTEXT && !coh_here.context) return INVALID_CONTEXT;
     if (call->needs >= RUNTIME) {
-        if (call->needs != CONTEXT) coh_here.context = coh_here.device + 1;
+        if (call->needs != CONTEXT) {
+            int code = coh_make_context(coh_here.device);
+            if (code) return code;
+            coh_here.context = coh_here.device + 1;
+        }
         if (coh_lost[coh_here.device]) return coh_lost[coh_here.device];
     }
     return coh_apply_rules(call->name, call->groups);
@@ -157,6 +174,7 @@ static const struct {
     {2, "cudaErrorMemoryAllocation", "out of memory"},
     {3, "cudaErrorInitializationError", "initialization error"},
     {4, "cudaErrorCudartUnloading", "driver shutting down"},
+    {46, "cudaErrorDevicesUnavailable", "CUDA-capable device(s) is/are busy or unavailable"},
     {21, "cudaErrorInvalidMemcpyDirection", "invalid copy direction for memcpy"},
     {100, "cudaErrorNoDevice", "no CUDA-capable device is detected"},
     {101, "cudaErrorInvalidDevice", "invalid device ordinal"},
@@ -176,6 +194,10 @@ static const struct {
     {716, "cudaErrorMisalignedAddress", "misaligned address"},
     {719, "cudaErrorLaunchFailure", "unspecified launch failure"},
     {801, "cudaErrorNotSupported", "operation not supported"},
+    {900, "cudaErrorStreamCaptureUnsupported", "operation not permitted when stream is capturing"},
+    {901, "cudaErrorStreamCaptureInvalidated", "operation failed due to a previous error during capture"},
+    {903, "cudaErrorStreamCaptureUnmatched", "the capture was not initiated in this stream"},
+    {905, "cudaErrorStreamCaptureIsolation", "dependency created on uncaptured work in another stream"},
     {999, "cudaErrorUnknown", "unknown error"},
 };
 

@@ -80,6 +80,9 @@ int host_cudaSetDevice(int device) {
     if (coh_closing) return SUCCESS;
     BEGIN(DRIVER, "enter");
     if (!coh_valid_device(device)) return coh_last(INVALID_DEVICE);
+    /* cuda_runtime_api.h: this "will also immediately initialize the runtime state on the primary context". */
+    int code = coh_make_context(device);
+    if (code) return coh_last(code);
     coh_here.device = device;
     coh_here.context = device + 1;
     return SUCCESS;
@@ -231,7 +234,7 @@ int cuDevicePrimaryCtxRetain(void **context, int device) {
     NEEDS_INIT;
     if (!coh_valid_device(device)) return INVALID_DEVICE;
     *context = (void *)(uintptr_t)(device + 1);
-    return SUCCESS;
+    return coh_make_context(device);
 }
 
 int cuDevicePrimaryCtxRelease_v2(int device) {

@@ -18,6 +18,7 @@ enum {
     INVALID_DEVICE = 101,
     INVALID_IMAGE = 200,
     INVALID_CONTEXT = 201,
+    DEVICES_UNAVAILABLE = 46,
     NO_PEER_ACCESS = 217,
     INVALID_HANDLE = 400,
     NOT_FOUND = 500,
@@ -27,6 +28,10 @@ enum {
     NOT_REGISTERED = 713,
     LAUNCH_FAILURE = 719,
     NOT_SUPPORTED = 801,
+    CAPTURE_UNSUPPORTED = 900,
+    CAPTURE_INVALIDATED = 901,
+    CAPTURE_UNMATCHED = 903,
+    CAPTURE_ISOLATION = 905,
 };
 
 enum { MOST_DEVICES = 2, NEVER = -1 };
@@ -91,6 +96,8 @@ void coh_note(const char *format, ...);
 int coh_apply_rules(const char *name, const char *groups);
 uint64_t coh_next_ticket(void);
 int coh_valid_device(int device);
+/* Make a device's primary context if there is none yet. Fails if the device is another process's alone. */
+int coh_make_context(int device);
 
 /* -- streams.c */
 

@@ -321,8 +321,17 @@ static int start(coh_stream *stream) {
     return failed;
 }
 
+/* What becomes of an operation of a stream that is being captured: there are no graphs here, only what CUDA refuses. */
+static int captured(coh_stream *stream, const coh_operation *given) {
+    stream->capturing = 2;
+    if (given->wait_for) return CAPTURE_ISOLATION; /* for work that is not captured */
+    coh_note("%d %s on a stream that is being captured into a graph", NOT_SUPPORTED, given->what);
+    return NOT_SUPPORTED;
+}
+
 int coh_push_locked(coh_stream *stream, coh_operation given, uint64_t *number) {
     int code = coh_closing ? UNLOADING : stream->destroyed ? INVALID_HANDLE : coh_lost[stream->device];
+    if (!code && stream->capturing) code = captured(stream, &given);
     if (!code && !stream->working && start(stream)) code = OUT_OF_MEMORY;
     if (code) return code;
     coh_op *op = calloc(1, sizeof *op);

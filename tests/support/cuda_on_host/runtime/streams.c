@@ -103,12 +103,20 @@ int host_cudaStreamDestroy(void *stream) {
     return coh_last(found ? SUCCESS : INVALID_HANDLE);
 }
 
+/* A stream that is being captured cannot be asked or waited for: to try ends the capture. */
+static int refuse_captured(coh_stream *stream) {
+    if (!stream->capturing) return SUCCESS;
+    stream->capturing = 2;
+    return CAPTURE_UNSUPPORTED;
+}
+
 int host_cudaStreamSynchronize(void *stream) {
     BEGIN(RUNTIME, "synchronize any");
     int code;
     coh_stream *found = coh_stream_of(stream, &code);
     if (!found) return coh_last(code);
-    code = coh_wait(found, found->enqueued);
+    code = refuse_captured(found);
+    if (!code) code = coh_wait(found, found->enqueued);
     release(found);
     return coh_last(code);
 }
@@ -119,7 +127,8 @@ int host_cudaStreamQuery(void *stream) {
     coh_stream *found = coh_stream_of(stream, &code);
     if (!found) return coh_last(code);
     pthread_mutex_lock(&coh_lock);
-    if (!coh_is_done(found, found->enqueued)) {
+    code = refuse_captured(found);
+    if (!code && !coh_is_done(found, found->enqueued)) {
         coh_poll(found, found->enqueued);
         code = NOT_READY;
     }
@@ -151,8 +160,37 @@ int host_cudaStreamGetPriority(void *stream, int *priority) {
 
 int host_cudaStreamIsCapturing(void *stream, int *status) {
     BEGIN(RUNTIME, "any");
+    int code;
+    coh_stream *found = coh_stream_of(stream, &code);
     *status = 0;
-    return asked(stream, NULL, NULL);
+    if (!found) return coh_last(code);
+    *status = found->capturing;
+    release(found);
+    return SUCCESS;
+}
+
+int host_cudaStreamBeginCapture(void *stream, int mode) {
+    BEGIN(RUNTIME, "any");
+    (void)mode;
+    int code;
+    coh_stream *found = coh_stream_of(stream, &code);
+    if (!found) return coh_last(code);
+    code = found->kind == LEGACY ? CAPTURE_UNSUPPORTED : SUCCESS;
+    if (!code) found->capturing = 1;
+    release(found);
+    return coh_last(code);
+}
+
+int host_cudaStreamEndCapture(void *stream, void **graph) {
+    BEGIN(RUNTIME, "any");
+    int code;
+    coh_stream *found = coh_stream_of(stream, &code);
+    *graph = NULL;
+    if (!found) return coh_last(code);
+    code = found->capturing == 1 ? SUCCESS : found->capturing ? CAPTURE_INVALIDATED : CAPTURE_UNMATCHED;
+    found->capturing = 0;
+    release(found);
+    return coh_last(code);
 }
 
 int host_cudaDeviceSynchronize(void) {

@@ -35,6 +35,7 @@ struct coh_stream {
     unsigned flags;
     int refs;
     int destroyed, working; /* whether it has a thread */
+    int capturing;          /* cudaStreamCaptureStatus: 0 no, 1 into a graph, 2 that has failed */
     uint64_t name, base;    /* what delays are drawn from: the stream's number, and the operation that counts as its first */
     coh_op *head, *tail;
     uint64_t enqueued, done;
