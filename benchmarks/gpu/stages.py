@@ -59,7 +59,8 @@ TESTS = (
     "zip_store", "zip_remote", "ozx", "fsspec_store", "zarr_store", "virtual",
     "read_windows", "views", "views_taken", "map_blocks_devices", "block_lengths", "sparse_reading",
     "sparse_scaling", "loader", "sparse_loader", "batches_of_users", "inputs", "keeping", "steps",
-    "tensors", "weighing", "blending", "labelling_devices", "read_affine", "posed_patches", "merging",
+    "tensors", "weighing", "annotated_columns", "blending", "labelling_devices", "read_affine", "posed_patches",
+    "merging",
     "zarr_pipeline_gpu", "xarray_device", "dask", "dask_gpu", "ome_images", "pictures", "downsample", "pyramids",
     "ome_appending", "windows_of_floats", "n5_arrays", "n5_golden", "n5_hierarchies", "n5_pyramids",
 )  # fmt: skip

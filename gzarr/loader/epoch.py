@@ -11,6 +11,7 @@ import numpy as np
 from ..distinct import distinct
 from .keeping import chosen, doubled
 from .order import EpochOrder
+from .row_sizes import cut_by_bytes
 from .row_slabs import RowSlabs
 from .slabs import PLANNED, Listed, Slabs
 
@@ -114,9 +115,42 @@ class Epoch:
     @property
     def most_slab_bytes(self) -> int:
         """Most bytes of a rank's slabs of a block, unless its samples are few in many groups."""
-        if self.settings.shuffle != "blocks":
-            return self.settings.block_bytes // self.world_size
-        return -(-self.order.most_bytes // self.world_size)
+        if self.settings.shuffle == "blocks":
+            return -(-self.order.most_bytes // self.world_size)
+        largest = self._row_reads[1] if self._cuts_by_bytes else self.most_turns * self.samples.kept_sample_nbytes
+        return max(self.settings.block_bytes // self.world_size, largest)
+
+    @property
+    def _cuts_by_bytes(self) -> bool:
+        """Whether reads are cut by what their rows take: neighbours may all be much longer than the mean."""
+        return self.reads_rows and self.settings.shuffle is False
+
+    @cached_property
+    def _row_reads(self) -> tuple[list[int], int]:
+        """The turns at which reading is cut by bytes, and the bytes of the largest read, from the beginning."""
+        return self._cut_by_bytes(self.first_turn(0), self.end(0))
+
+    def _cut_by_bytes(self, begin: int, end: int) -> tuple[list[int], int]:
+        most_bytes = self.settings.block_bytes // self.world_size
+        return cut_by_bytes(self._row_sample_bytes, begin, end, self.batch_size, most_bytes)
+
+    def _row_sample_bytes(self, begin: int, end: int, *, in_batches: bool = False) -> IntArray:
+        """Return the bytes of the sample of each of some turns, int64 ``(n,)``, where rows of matrices are read."""
+        draw = self.settings.seed, self.number
+        return self.samples.row_sample_bytes(self.cells, self.numbers(begin, end), draw, in_batches=in_batches)
+
+    @cached_property
+    def batch_bytes(self) -> int:
+        """Most bytes of a batch; if its rows stay sparse, and are not in their own order, the mean."""
+        largest = self.batch_size * self.samples.sample_nbytes
+        if not (self._cuts_by_bytes and self.samples.stay_sparse):
+            return largest
+        begin, end = self.first_turn(0), self.end(0)
+        at_once = max(_AT_ONCE // self.batch_size, 1) * self.batch_size
+        for first in range(begin, end, at_once):
+            nbytes = self._row_sample_bytes(first, min(first + at_once, end), in_batches=True)
+            largest = max(largest, int(np.add.reduceat(nbytes, np.arange(0, len(nbytes), self.batch_size)).max()))
+        return largest
 
     def slabs(self, begin: int, end: int) -> Slabs | RowSlabs:
         """Return the slabs of the rank's turns from ``begin`` to ``end``, which are not read yet."""
@@ -201,6 +235,8 @@ class Epoch:
             samples = 3 * PLANNED
         elif self._reads_blocks:
             samples = int(np.diff(self.order.bounds).max(initial=0)) // self.world_size
+        elif self._cuts_by_bytes:
+            samples = int(np.diff(self._row_reads[0]).max(initial=0))
         else:
             samples = self.most_turns
         of_samples = min(samples, self.samples.count) * _PLANNING_BYTES * len(self.samples.parts)
@@ -224,7 +260,7 @@ class Epoch:
         """Return the turns at which reading from turn ``begin`` to ``end`` is cut, both included.
 
         Shuffled blocks are read whole. Otherwise the first read is one batch, so that it comes soon, and each is twice
-        as long as the one before, up to :attr:`most_turns`.
+        as long as the one before, up to :attr:`most_turns`, or to what rows of matrices take in memory.
         """
         if begin >= end:
             return [begin]
@@ -236,6 +272,9 @@ class Epoch:
         if self.reads_rows and self.settings.shuffle == "full":
             # Each read needs nearly all chunks, however short it is.
             return [*range(begin, end, self.most_turns), end]
+        if self._cuts_by_bytes:
+            whole, _ = self._row_reads
+            return list(whole) if [begin, end] == [whole[0], whole[-1]] else self._cut_by_bytes(begin, end)[0]
         return doubled(begin, end, self.batch_size, self.most_turns)
 
     def numbers(self, begin: int, end: int) -> IntArray:

@@ -117,9 +117,11 @@ class Fingerprint:
                 parts.append(_hash(samples.classes.tobytes(), 64))
         lengths = [volume.samples.lengths for volume in volumes.each]
         shuffling: list[Any] = [ORDER_VERSION, order.shuffle, order.block_bytes, order.streams, lengths]
-        if volumes.have_rows:
+        rows = [source for volume in volumes.each for source in volume.sources if source.is_rows]
+        # Matrices without rows make no difference.
+        rows = [source for source in rows if source.array.shape[0]]
+        if rows and volumes.have_rows:
             # Groups are as large as their rows are in memory.
-            rows = [source for volume in volumes.each for source in volume.sources if source.is_rows]
             shuffling.append([(int(source.row_offsets[-1]), source.entry_nbytes) for source in rows])
         return cls(volumes.count, facts, _hash(parts, 16), _hash(shuffling, 16))
 

@@ -412,7 +412,7 @@ class Loader:
     def _held_bytes(self, epoch: Epoch) -> int:
         """Return the most bytes that this rank holds of samples and chunks."""
         static: int = sum(array.nbytes for array in self._static.values())
-        batches = (self._prefetch + 1) * (self._batch_size * epoch.samples.sample_nbytes + static)
+        batches = (self._prefetch + 1) * (epoch.batch_bytes + static)
         # A block of one group may have more than its part of the buffer, and is then the only one.
         held = max(most_held(epoch), epoch.largest_block_bytes)
         return held + epoch.kept_bytes + batches + static
@@ -578,6 +578,11 @@ class Loader:
         """Categories of each categorical column of AnnData by its name, whose numbers are its codes; −1 is none.
 
         One list for all volumes: where their lists differ, it is all categories in the order in which they are met.
+
+        Raises
+        ------
+        NodeNotFoundError, MetadataError, StoreError, ChunkError
+            If they cannot be read.
         """
         return categories_of(self._arrays[0])
 
@@ -606,6 +611,8 @@ def _static(sampler: Sampler, volumes: Sequence[Mapping[str, ExportedArray]]) ->
     device = next(iter(volumes[0].values())).device
     read = {name: array_of(value, device, WANTED)[...] for name, value in static.items()}
     if device != "cpu":
-        # Batches are made on other streams.
-        get_device(device).as_stream(None).synchronize()
+        # Batches are made on other streams. The current one is that of the current device.
+        own = get_device(device)
+        with own:
+            own.as_stream(None).synchronize()
     return read

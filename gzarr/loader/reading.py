@@ -116,7 +116,8 @@ class Source:
         return (
             isinstance(array, DenseView)
             and (part.windows, part.axes, part.low, part.factor[0], part.flip) == (1, (0, None), (0, 0), 1, ())
-            and self.read_shape == part.shape == (1, array.shape[1])
+            # Not the shape that is read, of which a matrix without rows has none.
+            and part.shape == (1, array.shape[1])
             and self.output.places == 1
         )
 

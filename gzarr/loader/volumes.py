@@ -13,7 +13,7 @@ from ..engines.cpu.batch import available
 from ..errors import ArgumentError
 from .boxes import group_bytes
 from .reading import Reading
-from .row_sizes import row_group_bytes
+from .row_sizes import row_group_bytes, row_sample_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -165,8 +165,8 @@ class Volumes:
 
     @property
     def sample_nbytes(self) -> int:
-        """Bytes of a sample."""
-        return sum(output.nbytes for output in self.each[0].reading.outputs)
+        """Bytes of a sample; where rows stay sparse, the mean of the volume with the longest ones."""
+        return max(sum(output.nbytes for output in volume.reading.outputs) for volume in self.each)
 
     @cached_property
     def apart_nbytes(self) -> int:
@@ -204,6 +204,34 @@ class Volumes:
         """Return the bytes of the samples of each group, int64 ``(groups,)``, where :attr:`have_rows`."""
         pairs = zip(self.each, cells.each, strict=True)
         return np.concatenate([row_group_bytes(volume.samples, volume.reading, own) for volume, own in pairs])
+
+    @property
+    def stay_sparse(self) -> bool:
+        """Whether batches have rows of matrices that are sparse."""
+        return any(output.sparse is not None for output in self.each[0].reading.outputs)
+
+    def row_sample_bytes(
+        self, cells: VolumesCells, numbers: IntArray, draw: tuple[int, int], *, in_batches: bool = False
+    ) -> IntArray:
+        """Return the bytes that each of some samples takes, int64 ``(n,)``, where :attr:`have_rows`.
+
+        Parameters
+        ----------
+        cells, numbers
+            The cells of an epoch, and int64 ``(n,)``, the samples.
+        draw
+            Seed and number of the epoch.
+        in_batches
+            As for :func:`row_sample_bytes`.
+        """
+        result = np.empty(len(numbers), np.int64)
+        for volume, places, own in cells.parts(numbers):
+            samples, reading = self.each[volume].samples, self.each[volume].reading
+            # Of a line, each is where its number says: there may be a hundred million of them.
+            line = own[:, np.newaxis] * samples.stride[0] if samples.is_line else None
+            origins = samples.origins(cells.each[volume], own, *draw) if line is None else line
+            result[places] = row_sample_bytes(reading, origins, in_batches=in_batches)
+        return result
 
     @cached_property
     def are_narrow(self) -> bool:

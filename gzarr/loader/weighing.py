@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import numpy as np
 
 from ..errors import ArgumentError
+from ..windows.columns import NullableValues
 from .arguments import as_array, flag, integer
 
 if TYPE_CHECKING:
@@ -155,14 +156,18 @@ def balanced(sampler: W, volumes: Sequence[Mapping[str, ExportedArray]]) -> list
     """
     if sampler.weights is not None:
         raise ArgumentError("give weights= or balance=, not both")
-    rows, classes = [], []
+    rows, classes, missing = [], [], []
     for arrays in volumes:
         size = next(iter(arrays.values())).shape[sampler.axis]
-        rows.append(sampler.rows(size))
-        classes.append(_classes(sampler, arrays, size))
+        own = sampler.rows(size)
+        rows.append(own)
+        found, without = _classes(sampler, arrays, size)
+        classes.append(found)
+        missing.append(np.zeros(len(own), bool) if without is None else without[own])
+    there = ~np.concatenate(missing)
     try:
-        _, which, counts = np.unique(
-            np.concatenate([each[own] for each, own in zip(classes, rows, strict=True)]),
+        _, found, counts = np.unique(
+            np.concatenate([each[own] for each, own in zip(classes, rows, strict=True)])[there],
             return_inverse=True,
             return_counts=True,
         )
@@ -171,9 +176,13 @@ def balanced(sampler: W, volumes: Sequence[Mapping[str, ExportedArray]]) -> list
             f"balance= has classes that have no order ({error}), as where some are missing: give those a class of "
             "their own, or leave their rows out by where="
         ) from error
+    # Rows without a class are one of their own, the last.
+    which = np.full(len(there), len(counts))
+    which[there] = found.reshape(-1)
+    if not there.all():
+        counts = np.append(counts, len(there) - np.count_nonzero(there))
     if not len(counts):
         return [sampler] * len(volumes)
-    which = which.reshape(-1)
     borders = np.cumsum([len(own) for own in rows])[:-1]
     weights, numbers = np.split(1.0 / counts[which], borders), np.split(which, borders)
     number = len(which)
@@ -198,9 +207,11 @@ def balanced(sampler: W, volumes: Sequence[Mapping[str, ExportedArray]]) -> list
     return result
 
 
-def _classes(sampler: Weighed, arrays: Mapping[str, ExportedArray], size: int) -> npt.NDArray[Any]:
-    """Return the class of each row."""
-    given = sampler.balance
+def _classes(
+    sampler: Weighed, arrays: Mapping[str, ExportedArray], size: int
+) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_] | None]:
+    """Return the class of each row, and which rows have none; None if all have one."""
+    given, missing = sampler.balance, None
     if isinstance(given, str):
         if given not in arrays:
             raise ArgumentError(f"balance={given!r} names no array of the loader, which has {sorted(arrays)}")
@@ -213,7 +224,11 @@ def _classes(sampler: Weighed, arrays: Mapping[str, ExportedArray], size: int) -
             )
         found: Any = array[...]
         given = found.get() if hasattr(found, "get") else found
+        if isinstance(array, NullableValues):
+            missing = array.mask().reshape(-1)
+    elif isinstance(given, np.ma.MaskedArray):
+        missing = np.ma.getmaskarray(given).reshape(-1)
     classes = as_array("balance", given).reshape(-1)
     if len(classes) != size:
         raise ArgumentError(f"balance= has {len(classes)} classes for {size} rows")
-    return classes
+    return classes, missing

@@ -35,12 +35,49 @@ def column_names(group: Group, count: int) -> npt.NDArray[Any]:
     if not isinstance(name, str):
         raise ArgumentError(f"{var.name!r} has no attribute '_index', which names the array of its names")
     node = var[name]
-    if isinstance(node, Group):
-        # Strings of which some may be missing; none of an index is.
-        node = node["values"]
-    if not isinstance(node, Array) or node.shape != (count,):
-        raise ArgumentError(f"{node.name!r} must be an array of the names of {count} columns")
-    return np.asarray(element_on_host(node, ...), object)
+    found = elements_of(node)
+    if found.shape != (count,):
+        raise ArgumentError(f"{node.name!r} must have the names of {count} columns; it has shape {found.shape}")
+    return found
+
+
+def elements_of(node: Array | Group) -> npt.NDArray[Any]:
+    """Return the elements of an array of AnnData, objects: of categories, and of values of which some are missing, too.
+
+    Parameters
+    ----------
+    node
+        An array, or a group that is encoded as a categorical or as a nullable array. What is missing in it is None.
+
+    Raises
+    ------
+    ArgumentError
+        If a member of a group is no array, or if its members do not fit each other.
+    NodeNotFoundError
+        If a group lacks a member.
+    """
+    if isinstance(node, Array):
+        return np.asarray(element_on_host(node, ...), object)
+    if node.metadata.attributes.get("encoding-type") == "categorical":
+        known, codes = elements_of(node["categories"]), _member(node, "codes")
+        if known.ndim != 1 or codes.dtype.kind not in "iu":
+            raise ArgumentError(f"the codes of {node.name!r} are no numbers of its categories")
+        # The last one stands for codes without a category: -1 is a missing value.
+        return np.append(known, [None])[np.where((codes >= 0) & (codes < len(known)), codes, len(known))]
+    result = np.array(_member(node, "values"), object)
+    if "mask" in node:
+        missing = _member(node, "mask")
+        if missing.shape != result.shape:
+            raise ArgumentError(f"values and mask of {node.name!r} have the shapes {result.shape} and {missing.shape}")
+        result[missing.astype(bool)] = None
+    return result
+
+
+def _member(group: Group, name: str) -> npt.NDArray[Any]:
+    node = group[name]
+    if not isinstance(node, Array):
+        raise ArgumentError(f"{node.name!r} is a group, but in an array of AnnData it must be an array")
+    return np.asarray(element_on_host(node, ...))
 
 
 def _var_of(group: Group) -> Group:
@@ -73,8 +110,9 @@ def numbers_of(names: Sequence[str], known: npt.NDArray[Any], matrix: str, *, mi
     wanted = [str(name) for name in names]
     places: dict[str, int] = {}
     twice: set[str] = set()
-    for i, name in enumerate(map(str, known.tolist())):
-        if places.setdefault(name, i) != i:
+    for i, given in enumerate(known.tolist()):
+        # A missing name is no name.
+        if given is not None and places.setdefault(name := str(given), i) != i:
             twice.add(name)
     if several := [name for name in wanted if name in twice]:
         raise ArgumentError(f"matrix {matrix!r} has several columns {several[0]!r}: choose one by its number")

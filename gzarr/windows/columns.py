@@ -5,18 +5,98 @@ AnnData's specification of on-disk formats (https://anndata.readthedocs.io/en/st
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any, Final
 
 from ..arrays.array import Array
 from ..errors import ArgumentError
 from ..hierarchy.group import Group
+from ..hierarchy.open import open_group
 from ..sparse.matrix import Matrix
+from ..sparse.names import elements_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
+
+    import numpy.typing as npt
 
 _MATRICES: Final = ("csr_matrix", "csc_matrix")
 _NULLABLE: Final = ("nullable-integer", "nullable-boolean")
+
+
+class ColumnArray(Array):
+    """An array of a column that knows its column.
+
+    Parameters
+    ----------
+    array
+        The array.
+    """
+
+    __slots__ = ()
+
+    def __init__(self, array: Array) -> None:
+        super().__init__(
+            array.metadata,
+            array.store,
+            array.path,
+            device=array._device,
+            missing=array._missing,
+            verify=array._verify,
+            mode=array._mode,
+            write_empty_chunks=array.write_empty_chunks,
+        )
+        self._auto = array._auto
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        make, arguments = super().__reduce__()
+        return functools.partial(_unpickled, type(self), make), arguments
+
+    @property
+    def column(self) -> Group:
+        """The column, which is opened anew."""
+        return open_group(self.store, path=self.path.rpartition("/")[0], mode="r", device="cpu")
+
+
+def _unpickled(kind: type[ColumnArray], make: Callable[..., Array], *arguments: Any, **options: Any) -> ColumnArray:
+    return kind(make(*arguments, **options))
+
+
+class Codes(ColumnArray):
+    """The codes of a categorical column: numbers of its categories, of which −1 is none."""
+
+    __slots__ = ()
+
+    def categories(self) -> tuple[npt.NDArray[Any], bool]:
+        """Read the categories, objects ``(n,)``; return them, and whether their order has a meaning.
+
+        Raises
+        ------
+        ArgumentError, NodeNotFoundError, NodeTypeError, MetadataError, StoreError, ChunkError
+            If they cannot be read.
+        """
+        column = self.column
+        return elements_of(column["categories"]).reshape(-1), bool(column.metadata.attributes.get("ordered", False))
+
+
+class NullableValues(ColumnArray):
+    """The values of a column of which some are missing: what stands there is no value."""
+
+    __slots__ = ()
+
+    def mask(self) -> npt.NDArray[Any]:
+        """Read which values are missing, booleans of the shape of the values.
+
+        Raises
+        ------
+        ArgumentError, NodeNotFoundError, NodeTypeError, MetadataError, StoreError, ChunkError
+            If that cannot be read, or has another shape.
+        """
+        mask = _member(self.column, "mask")
+        if mask.shape != self.shape:
+            raise ArgumentError(f"{mask.name!r} has shape {mask.shape}, and the values that it is for {self.shape}")
+        found: npt.NDArray[Any] = mask.read().astype(bool)
+        return found
 
 
 def inputs_of(name: str, value: Any) -> Mapping[str, Any]:
@@ -45,14 +125,14 @@ def inputs_of(name: str, value: Any) -> Mapping[str, Any]:
     if encoding in _MATRICES:
         return {name: Matrix(value)}
     if encoding == "categorical":
-        return {name: _member(value, "codes")}
+        return {name: Codes(_member(value, "codes"))}
     if encoding in _NULLABLE:
         if not name:
             raise ArgumentError(
                 f"the column {value.name!r} is two arrays, its values and which of them are missing: give a name, as "
                 "in {'age': adata['obs/age']}, which is batch['age'] and batch['age_mask']"
             )
-        return {name: _member(value, "values"), f"{name}_mask": _member(value, "mask")}
+        return {name: NullableValues(_member(value, "values")), f"{name}_mask": _member(value, "mask")}
     said = "has no encoding-type" if encoding is None else f"has the encoding-type {encoding!r:.100}"
     raise ArgumentError(
         f"the group {value.name!r} {said}; groups that stand for arrays are sparse matrices, and categorical and "

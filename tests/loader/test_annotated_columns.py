@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+import pickle
+from collections import Counter
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from support.loaders import SHUFFLES
 from support.sparse_groups import compressed, dense, write
 
 import gzarr
-from gzarr.loader import Loader, Rows
+from gzarr.loader import Dataset, Loader, Rows, Windows
+
+if TYPE_CHECKING:
+    from support.devices import TestedDevice
 
 pytestmark = pytest.mark.filterwarnings("ignore:shuffling is coarse")
 
@@ -72,6 +78,130 @@ def test_columns_beside_rows(adata: gzarr.Group) -> None:
         np.testing.assert_array_equal(batch["data"], KINDS[batch.samples])
 
 
+def test_missing_values_are_a_class(adata: gzarr.Group) -> None:
+    """Whatever stands where they are missing."""
+    obs: Any = adata["obs"]
+    kinds = np.repeat([True, False, True], [60, 6, 54])
+    column(obs, "smokes", "nullable-boolean", values=kinds & (np.arange(120) < 66), mask=np.arange(120) >= 66)
+    given = {"x": adata["X"], "smokes": obs["smokes"]}
+    seen: Counter[Any] = Counter()
+    for batch in Loader(given, Rows(balance="smokes"), batch_size=12, seed=1):
+        seen.update("missing" if m else bool(v) for v, m in zip(batch["smokes"], batch["smokes_mask"], strict=True))
+    assert seen == {True: 40, False: 40, "missing": 40}
+    wanted = [batch.samples.tolist() for batch in Loader(given, Rows(balance="smokes"), batch_size=12, seed=1)]
+    masked = np.ma.MaskedArray(kinds, np.arange(120) >= 66)
+    for again in (masked, np.where(masked.mask, 2, kinds)):
+        loader = Loader(given, Rows(balance=again), batch_size=12, seed=1)
+        assert [batch.samples.tolist() for batch in loader] == wanted
+    # Of several volumes, and where none is missing.
+    both = [given, given | {"smokes": obs["sick"]}]
+    few = Loader(both, Rows(balance="smokes", replace=False), batch_size=1, drop_last=False)
+    seen = Counter()
+    for batch in few:
+        seen["missing" if batch["smokes_mask"][0] else bool(batch["smokes"][0])] += 1
+    assert len(set(seen.values())) == 1
+    column(obs, "walks", "nullable-boolean", values=kinds, mask=np.zeros(120, bool))
+    for classes in (obs["walks"], obs["walks/values"]):
+        loader = Loader({"walks": classes}, Rows(balance="walks"), batch_size=12, seed=1)
+        for batch in loader:
+            assert abs(np.count_nonzero(batch["walks"]) - 6) <= 5
+
+
+def column_of(names: list[Any], categories: list[Any], device: str = "cpu", **options: Any) -> gzarr.Group:
+    """Return a group with a categorical column ``kind``."""
+    group = gzarr.create_group(gzarr.MemoryStore())
+    made = group.create_group("kind", attributes={"encoding-type": "categorical", **options})
+    codes = [-1 if name is None else categories.index(name) for name in names]
+    made.create_array("codes", data=np.array(codes, "i1" if len(categories) < 128 else "i2"), chunks=16)
+    made.create_array("categories", data=np.array(categories, object if isinstance(categories[0], str) else None))
+    return gzarr.open_group(group.store, device=device)
+
+
+@pytest.mark.parametrize("shuffle", SHUFFLES)
+def test_files_of_other_categories(shuffle: Any, device: TestedDevice) -> None:
+    """One label is one category, whichever file a row is of."""
+    rng = np.random.default_rng(0)
+    lists = [["B", "T"], ["B", "NK", "T", None], ["T", "none of it", "NK"]]
+    names = [rng.choice(np.array(own, object), 90).tolist() for own in lists]
+    names[2] = [name if name != "none of it" else "T" for name in names[2]]
+    volumes = [
+        {"kind": column_of(own, [c for c in known if c], device.name)["kind"]}
+        for own, known in zip(names, lists, strict=True)
+    ]
+    everything = [name for own in names for name in own]
+    for sampler in (Rows(), Rows(balance="kind"), Windows(0, {"now": (-2, 3)})):
+        loader = Loader(
+            volumes, sampler, batch_size=7, seed=1, shuffle=shuffle, drop_last=False, buffer_bytes=400
+        )  # fmt: skip
+        (known,) = loader.categories.values()
+        assert known.tolist() == ["B", "T", "NK", "none of it"]
+        seen: Counter[Any] = Counter()
+        for batch in loader if sampler.balance else pickle.loads(pickle.dumps(loader)):
+            codes = device.to_numpy(batch["kind"] if isinstance(sampler, Rows) else batch["now"]["kind"])
+            assert codes.dtype == np.int8
+            found = [*known.tolist(), None]
+            begins = batch.origins[:, 0] + 90 * batch.volumes
+            steps = [0] if isinstance(sampler, Rows) else range(-2, 4)
+            for own, begin in zip(codes.reshape(len(codes), -1), begins.tolist(), strict=True):
+                assert [found[code] for code in own.tolist()] == [everything[begin + step] for step in steps]
+                seen[found[int(own[0])]] += 1
+        if sampler.balance:
+            assert max(seen.values()) - min(seen.values()) <= 1
+            assert set(seen) == {"B", "T", "NK", None}
+
+
+def test_files_of_the_same_categories() -> None:
+    kinds = ["a", "b", None, "c"] * 30
+    groups = [column_of(kinds, ["a", "b", "c"]) for _ in range(2)]
+    options: dict[str, Any] = {"batch_size": 10, "seed": 1}
+    loader = Loader([{"kind": group["kind"]} for group in groups], **options)
+    as_stored = Loader([{"kind": group["kind/codes"]} for group in groups], **options)
+    assert loader.fingerprint == as_stored.fingerprint
+    assert loader.categories["kind"].tolist() == ["a", "b", "c"]
+    assert as_stored.categories == {}
+    single = Loader({"kind": groups[0]["kind"], "x": np.arange(120)}, **options)
+    assert {name: found.tolist() for name, found in single.categories.items()} == {"kind": ["a", "b", "c"]}
+    assert pickle.loads(pickle.dumps(single)).categories["kind"].tolist() == ["a", "b", "c"]
+    assert Dataset({"kind": groups[0]["kind"]})[3] == {"kind": 2}
+
+
+def test_many_categories_and_numbers() -> None:
+    """Codes have one type, which holds all of them, whatever type those of a file have."""
+    many = [f"type {i}" for i in range(150)]
+    for first in (["type 149", "other"], many[:100]):
+        for volumes in ((first, many), (many, first)):
+            groups = [column_of(own, own) for own in volumes]
+            loader = Loader([{"kind": group["kind"]} for group in groups], batch_size=1, seed=1)
+            known = loader.categories["kind"].tolist()
+            assert known == list(dict.fromkeys([*volumes[0], *volumes[1]]))
+            for batch in loader:
+                assert batch["kind"].dtype == np.int16
+                assert known[batch["kind"][0]] == [*volumes[0], *volumes[1]][batch.samples[0]]
+    numbers = [column_of([30, 10], [10, 30]), column_of([20, 30], [20, 30])]
+    loader = Loader([{"kind": group["kind"]} for group in numbers], batch_size=4, shuffle=False)
+    assert loader.categories["kind"].tolist() == [10, 30, 20]
+    assert next(iter(loader))["kind"].tolist() == [1, 0, 2, 1]
+
+
+def test_categories_that_make_up_no_list() -> None:
+    sizes = [column_of(["low", "high"], own, ordered=True) for own in (["low", "high"], ["low", "mid", "high"])]
+    plain = {"kind": np.zeros(2, "i1")}
+    for volumes, words in (
+        ([{"kind": group["kind"]} for group in sizes], "after 1 equal ones, 'high' in volume 0 and 'mid' in volume 1"),
+        (
+            [{"kind": column_of(own, own)["kind"]} for own in (["1"], [1])],
+            "strings in volume 0 and numbers in volume 1",
+        ),
+        ([{"kind": column_of(own, own)["kind"]} for own in (["a"], ["b"])] + [plain], "numbers in volume 2"),
+    ):
+        with pytest.raises(gzarr.ArgumentError, match=words) as refused:
+            Loader(volumes, batch_size=1)
+        assert "cat.set_categories" in str(refused.value)
+    # The same list, or the codes as they are.
+    for volumes in ([{"kind": sizes[0]["kind"]}] * 2, [{"kind": group["kind/codes"]} for group in sizes]):
+        assert len(Loader(volumes, batch_size=1)) == 4
+
+
 def test_groups_that_are_no_arrays(adata: gzarr.Group) -> None:
     obs: Any = adata["obs"]
     for given, words in (
@@ -106,6 +236,29 @@ def test_columns_by_name(adata: gzarr.Group) -> None:
     write(store, DATA.shape, compressed(DATA, "csr"))
     with pytest.raises(gzarr.NodeNotFoundError, match="no group 'var'"):
         gzarr.sparse.open(store, path="X", device="cpu").columns_named(["LYZ"])
+
+
+def test_columns_by_categorical_and_missing_names(adata: gzarr.Group) -> None:
+    var: Any = adata["var"]
+    m = gzarr.sparse.open(adata, path="X")
+    column(
+        var, "symbol", "categorical", codes=np.array([3, 1, 0, -1, 2, 4, 5], "i1"),
+        categories=np.array(["a", "b", "c", "d", "e", "f"], object),
+    )  # fmt: skip
+    var.update_attributes({"_index": "symbol"})
+    assert m.columns_named(["d", "a", "f"]).tolist() == [0, 2, 6]
+    with pytest.raises(gzarr.ArgumentError, match="no column 'None'"):
+        m.columns_named(["None"])
+    column(
+        var, "maybe", "nullable-string-array", values=np.array(["", "a", "", "b", "c", "d", "e"], object),
+        mask=np.array([1, 0, 1, 0, 0, 0, 0], bool),
+    )  # fmt: skip
+    var.update_attributes({"_index": "maybe"})
+    assert m.columns_named(["b", "", "a"], missing="zero").tolist() == [3, -1, 1]
+    column(var, "short", "categorical", codes=np.zeros(3, "i1"), categories=np.array(["a"], object))
+    var.update_attributes({"_index": "short"})
+    with pytest.raises(gzarr.ArgumentError, match="names of 7 columns"):
+        m.columns_named(["a"])
 
 
 def test_what_anndata_writes(tmp_path: Any) -> None:

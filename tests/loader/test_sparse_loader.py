@@ -19,6 +19,7 @@ from support.sparse_groups import compressed, dense, stored, to_dense, write
 
 import gzarr
 from gzarr.loader import Dataset, Loader, Rows, Windows
+from gzarr.loader.row_slabs import RowSlabs
 
 if TYPE_CHECKING:
     from support.devices import TestedDevice
@@ -153,6 +154,89 @@ def test_memory_is_that_of_what_is_stored() -> None:
     assert small.explain().mixing.block_samples > 150
     for batch in small:
         np.testing.assert_array_equal(batch["data"], DATA[batch.samples])
+
+
+def of_lengths(lengths: Any, columns: int = 20_000) -> gzarr.sparse.Matrix:
+    """Return a matrix whose rows have some numbers of entries, without storing them."""
+    group = gzarr.create_group(gzarr.MemoryStore())
+    count = int(np.sum(lengths))
+    group.create_array("data", shape=(count,), dtype="f4", chunks=1 << 12, fill_value=1.0)
+    group.create_array("indices", shape=(count,), dtype="i4", chunks=1 << 12, fill_value=7)
+    group.create_array("indptr", data=np.append(0, np.cumsum(lengths)))
+    group.update_attributes({"encoding-type": "csr_matrix", "shape": [len(lengths), columns]})
+    return gzarr.sparse.open(group, device="cpu")
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_reads_of_rows_of_other_lengths(ranks: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In their own order, long rows follow each other, and are not as long as the mean."""
+    read: list[int] = []
+    fill = RowSlabs.read
+
+    def counted(slabs: RowSlabs, *arguments: Any) -> None:
+        read.append(slabs.nbytes)
+        fill(slabs, *arguments)
+
+    monkeypatch.setattr(RowSlabs, "read", counted)
+    rng = np.random.default_rng(0)
+    short, long = np.full(4000, 5), np.full(400, 1000)
+    for lengths in (np.append(short, long), np.append(long, short), rng.permutation(np.append(short, long))):
+        view = of_lengths(lengths).dense(columns=[3, 7])
+        expected = [list(range(begin, begin + 40)) for begin in range(0, 4400, 40)]
+        for where in (None, np.arange(4400) % 3 > 0):
+            for buffer_bytes, most in ((1 << 20, 1 << 19), (1 << 16, 40 * 8010)):
+                read.clear()
+                seen = []
+                for rank in range(ranks):
+                    loader = Loader(
+                        view, Rows(where=where), batch_size=40 // ranks, shuffle=False, buffer_bytes=buffer_bytes,
+                        rank=rank, world_size=ranks,
+                    )  # fmt: skip
+                    explained = loader.explain()
+                    first = len(read)
+                    seen.append([batch.samples.tolist() for batch in loader])
+                    # A read in memory while the next one is made, and batches.
+                    assert 2 * max(read[first:]) <= explained.held_bytes
+                    assert max(read[first:]) <= most // ranks
+                    if buffer_bytes == 1 << 20:
+                        assert explained.held_bytes <= buffer_bytes // ranks + 3 * 40 * 8
+                if where is None:
+                    together = [sorted(itertools.chain(*steps)) for steps in zip(*seen, strict=True)]
+                    assert together == expected
+                # Not in more reads than that takes.
+                total = sum(read)
+                assert len(read) <= 2 * total // (most // ranks) + 20 * ranks or most != 1 << 19
+
+
+def test_the_longest_sparse_batches_count() -> None:
+    m = of_lengths(np.repeat([10, 1000, 20], [4000, 400, 100]))
+    options: dict[str, Any] = {"batch_size": 40, "buffer_bytes": 1 << 20, "shuffle": False}
+    loader = Loader(m, dense=False, like="numpy", **options)
+    longest = max(batch["data"].data.nbytes + batch["data"].indices.nbytes for batch in loader)
+    assert longest == 40 * 8000
+    held = loader.explain().held_bytes - Loader(m.dense(columns=[7]), **options).explain().held_bytes
+    assert 3 * longest <= held + 3 * 160 <= 3 * (longest + 40 * 8)
+
+
+@pytest.mark.parametrize("shuffle", ["blocks", "full", False])
+def test_matrices_without_rows(shuffle: Any) -> None:
+    m, none = (gzarr.sparse.open(stored(data), path="X", device="cpu") for data in (DATA, DATA[:0]))
+    options: dict[str, Any] = {"batch_size": 50, "seed": 1, "shuffle": shuffle, "buffer_bytes": 20_000}
+    alone = [batch.samples.tolist() for batch in Loader(m, **options)]
+    for volumes in ([m, none], [none, m], [none, m, none]):
+        for made_dense in (True, False):
+            loader = Loader(volumes, dense=made_dense, **options)
+            seen = []
+            for batch in loader:
+                found = batch["data"] if made_dense else batch["data"].toarray()
+                np.testing.assert_array_equal(found, DATA[batch.samples])
+                seen.append(batch.samples.tolist())
+            assert seen == alone
+            assert loader.explain().mixing.sample_bytes > 40
+    for made_dense in (True, False):
+        loader = Loader(none, dense=made_dense, **options)
+        assert list(loader) == []
+        assert loader.explain().samples == 0
 
 
 @pytest.mark.skipif(not STATUS.exists(), reason="there is no /proc to tell the memory of now")
