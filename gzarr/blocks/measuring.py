@@ -1,7 +1,8 @@
 """Measurements of labelled objects: one pass over the blocks, whose tables are merged.
 
 Sums of elements and of coordinates are merged, not means: for integers they are exact below 2⁵³. Deviations are summed
-from an element of the object in each block, so that a small deviation of large numbers keeps its digits.
+from an element of the object in each block, so that a small deviation of large numbers keeps its digits. Infinite
+elements have no differences (NaN): of objects that have some, the extremes tell the mean.
 """
 
 from __future__ import annotations
@@ -156,6 +157,15 @@ class _Table:
     least: npt.NDArray[np.float64]
     most: npt.NDArray[np.float64]
 
+    @property
+    @np.errstate(invalid="ignore", over="ignore")
+    def means(self) -> npt.NDArray[np.float64]:
+        """Means of the elements of each image, float64 ``(images, n)``."""
+        n = self.areas.astype(np.float64)
+        is_finite = np.isfinite(self.least) & np.isfinite(self.most)
+        return np.where(is_finite, (self.shifts * n + self.totals) / n, self.least + self.most)
+
+    @np.errstate(invalid="ignore")
     def merged(self, other: _Table) -> _Table:
         """Return the table of both."""
         labels = np.union1d(self.labels, other.labels)
@@ -198,6 +208,7 @@ class _Measuring:
 
     background: int
 
+    @np.errstate(invalid="ignore")
     def __call__(self, labels: npt.NDArray[Any], *images: npt.NDArray[Any], block_info: Block) -> _Table:
         """Return the table of a block."""
         found = regions_of(labels, self.background, images)
@@ -267,7 +278,7 @@ def _records(table: _Table, dtype: np.dtype[Any], spacings: Sequence[Any], *, se
     for d, length in enumerate(spacings):
         columns[f"centroid-{d}"] = table.sums[:, d] / n * float(length)
     each_image = (
-        ("mean", (table.shifts * n + table.totals) / n),
+        ("mean", table.means),
         ("std", np.sqrt(table.squares / n)),
         ("min", table.least),
         ("max", table.most),

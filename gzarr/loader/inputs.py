@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from ..errors import ArgumentError
+from ..errors import ArgumentError, MetadataError, UnsupportedError
 from ..poses.levels import chosen_level, is_image
 from ..poses.numbers_given import spacing_of
 from ..windows.columns import inputs_of, stands_for_arrays
@@ -41,22 +41,55 @@ def levels_of(
     Raises
     ------
     ArgumentError, NodeNotFoundError, NodeTypeError, MetadataError, UnsupportedError, StoreError, DeviceError
-        As for :func:`volumes_of`; also if the scales of an image are not known.
+        As for :func:`volumes_of`; also if the scales of an image are not known, and there is a ``spacing``.
     """
     named = _named(given)
     spacing = None if spacing is None else spacing_of(spacing)
     spacings: list[Spacings] = []
     for volume in named:
         known: Spacings = {}
+        images = [value for value in volume.values() if is_image(value)]
         for name, value in volume.items():
             if spacing is not None and is_image(value):
                 level = chosen_level(value, spacing, "auto")
                 known[name] = tuple(map(abs, value.grid(level).scale))
                 volume[name] = value.levels[level].array
+            elif is_image(value) or is_level(value):
+                known[name] = scale_of(value)
+                volume[name] = value.array if is_level(value) else value
+            else:
+                known[name] = _scale_in(images, value)
         spacings.append(known)
     volumes = volumes_of(named)
     # Some inputs are several arrays.
     return volumes, [{name: k.get(name) for name in volume} for volume, k in zip(volumes, spacings, strict=True)]
+
+
+def is_level(value: object) -> bool:
+    """Return whether a value is a level of an OME image."""
+    return all(hasattr(value, name) for name in ("array", "scale", "translation"))
+
+
+def scale_of(value: Any) -> tuple[float, ...] | None:
+    """Return the distances of the elements of a level, or of level 0 of an image; None if they are not known."""
+    return tuple(map(abs, value.scale)) if is_level(value) else _scale_of_level(value, 0)
+
+
+def _scale_of_level(image: Any, level: int) -> tuple[float, ...] | None:
+    try:
+        return tuple(map(abs, image.grid(level).scale))
+    except (MetadataError, UnsupportedError):
+        return None
+
+
+def _scale_in(images: Sequence[Any], value: Any) -> tuple[float, ...] | None:
+    """Return the distances of the elements of an array that is a level of one of some images; None if it is not."""
+    for image in images:
+        for level, dataset in enumerate(image.multiscale.datasets):
+            path = f"{image.group.path}/{dataset.path}".strip("/")
+            if getattr(value, "store", None) is image.group.store and getattr(value, "path", None) == path:
+                return _scale_of_level(image, level)
+    return None
 
 
 def volumes_of(given: Inputs) -> list[dict[str, ExportedArray]]:

@@ -8,7 +8,10 @@ import numpy as np
 
 from ..arrays.exporting import ExportedArray
 from ..errors import ArgumentError
+from ..poses.levels import is_image
 from .arguments import as_array
+from .factors import known_factor, ratios_of, whole_factors
+from .inputs import is_level, scale_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -16,11 +19,18 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from .cells import IntArray
+    from .factors import Factor
 
     Mask: TypeAlias = npt.NDArray[np.bool_]
 
 
-def cells_of_mask(where: Any, size: Sequence[int], stride: Sequence[int], counts: Sequence[int]) -> IntArray | None:
+def cells_of_mask(
+    where: Any,
+    size: Sequence[int],
+    stride: Sequence[int],
+    counts: Sequence[int],
+    spacing: Sequence[float] | None = None,
+) -> IntArray | None:
     """Return the cells of a grid that have a true element, int64 ``(n, k)``; None if ``where`` is no mask.
 
     Parameters
@@ -28,19 +38,24 @@ def cells_of_mask(where: Any, size: Sequence[int], stride: Sequence[int], counts
     where
         Mask of the grid's shape, or of that of the array, or of one that is smaller by whole factors: of NumPy; an
         array of gzarr, of booleans or of labels, which is read in slabs; or an image of labels, of which level 0 is
-        taken. Axes of length 1 before the axes of the grid are left out.
+        taken, or a level of one. Images whose scales tell it may also be larger by whole factors. Axes of length 1
+        before the axes of the grid are left out.
     size
         Elements of the array along each axis of the grid.
     stride, counts
         Elements of a cell along each axis, and number of cells.
+    spacing
+        Distances of the array's elements along the axes of the grid; None if they are not known.
 
     Raises
     ------
     ArgumentError
-        If it is a mask of another shape.
+        If it is a mask of another shape, or of one that several factors explain.
     """
-    if not isinstance(where, ExportedArray) and hasattr(where, "levels"):
-        where = where.levels[0].array
+    ratios = None
+    if is_image(where) or is_level(where):
+        ratios = ratios_of(spacing, scale_of(where))
+        where = where.levels[0].array if is_image(where) else where.array
     k = len(counts)
     if not isinstance(where, ExportedArray):
         where = as_array("where", where)
@@ -50,10 +65,12 @@ def cells_of_mask(where: Any, size: Sequence[int], stride: Sequence[int], counts
     else:
         extra = max(where.ndim - k, 0)
         shape = where.shape[extra:] if set(where.shape[:extra]) <= {1} else where.shape
-    factors = [_factor(n, m) for n, m in zip(size, shape, strict=True)] if len(shape) == k else [0]
-    if shape == tuple(counts):
-        factors = list(stride)
-    elif not all(factors):
+    factors: Sequence[Factor] = (0,)
+    if shape == tuple(counts) and not _is_known(size, shape, ratios):
+        factors = stride
+    elif len(shape) == k:
+        factors = whole_factors("the mask where=", size, shape, ratios)
+    if not all(factors):
         raise ArgumentError(
             f"the mask where= has shape {shape}, neither the grid's {tuple(counts)} nor {tuple(size)}, nor a shape "
             "that is smaller by whole factors"
@@ -66,6 +83,11 @@ def cells_of_mask(where: Any, size: Sequence[int], stride: Sequence[int], counts
         parts.append(reduced)
     whole = np.concatenate(parts) if parts else np.empty((0, *counts[1:]), bool)
     return np.argwhere(_reduced(whole, 0, factors[0], stride[0], counts[0]))
+
+
+def _is_known(size: Sequence[int], shape: Sequence[int], ratios: Sequence[float] | None) -> bool:
+    """Return whether scales tell what an element of a mask stands for, along each axis."""
+    return ratios is not None and all(known_factor(*each) for each in zip(size, shape, ratios, strict=True))
 
 
 def _slabs(where: Any, k: int) -> Iterator[Mask]:
@@ -81,7 +103,7 @@ def _slabs(where: Any, k: int) -> Iterator[Mask]:
         yield found if found.dtype == bool else found != 0
 
 
-def _reduced(mask: Mask, axis: int, factor: int, stride: int, count: int) -> Mask:
+def _reduced(mask: Mask, axis: int, factor: Factor, stride: int, count: int) -> Mask:
     """Return whether cells along an axis have a true element.
 
     Parameters
@@ -93,16 +115,11 @@ def _reduced(mask: Mask, axis: int, factor: int, stride: int, count: int) -> Mas
     stride, count
         Elements of a cell, and number of cells.
     """
-    begins = stride * np.arange(count) // factor
-    ends = np.minimum(-(-stride * np.arange(1, count + 1) // factor), mask.shape[axis])
+    edges = stride * factor.denominator * np.arange(count + 1)
+    begins = edges[:-1] // factor.numerator
+    ends = np.minimum(-(-edges[1:] // factor.numerator), mask.shape[axis])
     result = np.empty((*mask.shape[:axis], count, *mask.shape[axis + 1 :]), bool)
     before: Any = (slice(None),) * axis
     for i, (begin, end) in enumerate(zip(begins.tolist(), ends.tolist(), strict=True)):
         result[(*before, i)] = mask[(*before, slice(begin, end))].any(axis=axis)
     return result
-
-
-def _factor(size: int, length: int) -> int:
-    """Return how many elements of an array one of a mask stands for along an axis; 0 if it is no whole number."""
-    factor = max(round(size / length), 1) if length else 0
-    return factor if factor and length in (-(-size // factor), size // factor) else 0

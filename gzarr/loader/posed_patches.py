@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 import numpy as np
@@ -14,16 +16,20 @@ from ..poses.arguments import Interpolation, order_of, source_dtype
 from ..poses.host import is_number
 from ..poses.numbers_given import spacing_of
 from .cells import Footprint
+from .factors import known_factor
 from .poses import checked_poses
 from .posing import Posing
 from .samples import Part
 
 if TYPE_CHECKING:
+    from .factors import Factor
     from .poses import Poses
     from .samples import Geometry, Pad
 
 #: Patches that reach further, in elements, are refused: places in windows are counted by 32 bits.
 _FAR: Final = 2.0**30
+#: Ratios of distances are fractions of at most so many parts: places in windows are exact.
+_PARTS: Final = 10**6
 Interpolations: TypeAlias = Interpolation | Mapping[str, Interpolation]
 
 
@@ -79,12 +85,15 @@ class PosedPatches:
     ----------
     poses
         How poses are drawn.
-    length
-        Shape of a patch with its halo, in its own elements.
+    patch, length
+        Shape of a patch without and with its halo, in its own elements.
     room
         Elements of the first array that a patch without its halo stands for.
     spacing, own
-        Distances of a patch's elements and of the first array's.
+        Distances of a patch's elements and of the first array's; both of the first array's if they are not known.
+    have_spacing
+        Whether the patches of all arrays have elements at these distances. Otherwise, those of smaller arrays have
+        fewer elements, as many times further apart.
     orders
         Order of interpolation of each array, by name.
     dtype
@@ -92,10 +101,12 @@ class PosedPatches:
     """
 
     poses: Poses
+    patch: tuple[int, ...]
     length: tuple[int, ...]
     room: tuple[int, ...]
     spacing: tuple[float, ...]
     own: tuple[float, ...]
+    have_spacing: bool
     orders: Mapping[str, int]
     dtype: np.dtype[Any] | None
 
@@ -114,15 +125,16 @@ class PosedPatches:
         poses = checked_poses(k, sampler.rotate, sampler.scale, sampler.flip, sampler.shear, sampler.shift)
         if sampler.pad is None:
             raise ArgumentError("posed patches need pad=: in some poses, they reach beyond the ends of the array")
-        own = spacing = (1.0,) * k
+        own = spacing = finest = (1.0,) * k
         room = shape
         if sampler.spacing is not None:
             own, spacing = _spacings(sampler, next(iter(arrays.values())), k)
             if any(array.spacing is None for array in arrays.values()):
                 raise ArgumentError("spacing= is for OME images, whose elements have known distances; not for arrays")
+            finest = np.min([array.spacing[-k:] for array in arrays.values() if array.spacing is not None], axis=0)
             room = tuple(max(round(min(n * s / o, _FAR)), 1) for n, s, o in zip(shape, spacing, own, strict=True))
         length = tuple(n + 2 * h for n, h in zip(shape, halo, strict=True))
-        reach = poses.reach(np.array(length) * spacing) / own + poses.shift
+        reach = (poses.reach(np.array(length) * spacing) + np.multiply(poses.shift, own)) / finest
         if not (reach < _FAR).all():
             raise ArgumentError(
                 f"patches reach {reach.max():.3g} elements in some poses: choose less of scale, shear, shift or spacing"
@@ -131,14 +143,37 @@ class PosedPatches:
         dtype = None if sampler.dtype is None else as_dtype(sampler.dtype)
         if dtype is not None and not (is_number(dtype) or dtype == np.float16):
             raise ArgumentError(f"dtype of posed patches must be one of integers or floats, not {dtype}")
-        return cls(poses, length, room, spacing, own, orders, dtype)
+        return cls(poses, shape, length, room, spacing, own, sampler.spacing is not None, orders, dtype)
+
+    def factors(self, name: str, array: Geometry, axes: tuple[int, ...], size: tuple[int, ...]) -> tuple[Factor, ...]:
+        """Return how many elements of the first array one element of an array stands for, by their distances.
+
+        Raises
+        ------
+        ArgumentError
+            If the array shows a smaller or a larger region than the first one.
+        """
+        assert array.spacing is not None
+        found: list[Factor] = []
+        for axis, n, own in zip(axes, size, self.own, strict=True):
+            length, ratio = array.shape[axis], array.spacing[axis] / own
+            factor = known_factor(n, length, ratio) or Fraction(ratio).limit_denominator(_PARTS)
+            # The last element of a level may be filled up, or left out.
+            if not factor or abs(float(length * factor) - n) >= max(float(factor), 1.0):
+                raise ArgumentError(
+                    f"{name} shows {length * array.spacing[axis]:.6g} along axis {axis} ({length} elements), where the "
+                    f"first image shows {n * own:.6g} ({n} elements): spacing= is for images of one region, whose "
+                    "scales are right"
+                )
+            found.append(factor)
+        return tuple(found)
 
     def part(
         self,
         name: str,
         array: Geometry,
         axes: tuple[int, ...],
-        factors: tuple[int, ...],
+        factors: tuple[Factor, ...],
         size: tuple[int, ...],
         stride: tuple[int, ...],
         pad: Pad | None,
@@ -146,19 +181,24 @@ class PosedPatches:
         """Return the part of an array, and its footprint in elements of the first array."""
         order = self.orders[name]
         dtype = self.dtype if order else None
-        posing = Posing(self.poses, axes, self.length, self.room, self.spacing, self.own, factors, order, dtype)
+        length, spacing = self.length, self.spacing
+        if not self.have_spacing:
+            length = tuple(int(n // f) for n, f in zip(length, factors, strict=True))
+            spacing = tuple(float(s * f) for s, f in zip(spacing, factors, strict=True))
+        posing = Posing(self.poses, axes, length, self.room, spacing, self.own, factors, order, dtype)
         around = posing.around()
         ndim = array.ndim
-        window, low, factor = list(array.shape), [0] * ndim, [1] * ndim
+        window, low = list(array.shape), [0] * ndim
+        factor: list[Factor] = [1] * ndim
         grid_axes: list[int | None] = [None] * ndim
-        for i, (axis, (begin, length)) in enumerate(zip(axes, around, strict=True)):
-            window[axis], low[axis], factor[axis], grid_axes[axis] = length, begin, factors[i], i
+        for i, (axis, (begin, count)) in enumerate(zip(axes, around, strict=True)):
+            window[axis], low[axis], factor[axis], grid_axes[axis] = count, begin, factors[i], i
         part = Part((name,), name, tuple(window), tuple(low), tuple(grid_axes), tuple(factor), pad, posed=posing)
         footprint = Footprint(
             stride,
-            tuple(begin * f for (begin, _), f in zip(around, factors, strict=True)),
-            tuple(length * f for (_, length), f in zip(around, factors, strict=True)),
-            tuple(array.chunks[axis] * f for axis, f in zip(axes, factors, strict=True)),
+            tuple(math.floor(begin * f) for (begin, _), f in zip(around, factors, strict=True)),
+            tuple(math.ceil(count * f) for (_, count), f in zip(around, factors, strict=True)),
+            tuple(max(math.floor(array.chunks[axis] * f), 1) for axis, f in zip(axes, factors, strict=True)),
             size,
             array.nbytes,
         )

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from ..arrays.exporting import ExportedArray
+    from .factors import Factor
     from .memory import Memory
     from .poses import Poses
 
@@ -40,13 +41,13 @@ class Posing:
     axes
         Dimensions of the array that they are along, for each axis of the grid.
     length
-        Shape of a patch along these axes, with its halo, in its own elements.
+        Shape of a patch of this array along these axes, with its halo, in its own elements.
     room
         Elements of the first array that a patch stands for, along these axes; it begins at the sample's origin.
     spacing, own
-        Distances of a patch's elements and of the first array's, in any unit.
+        Distances of this patch's elements and of the first array's, in any unit.
     factor
-        Elements of the first array that one element of this array, and of its patches, stands for.
+        Elements of the first array that one element of this array stands for.
     order
         0: nearest, 1: linear, 3: cubic.
     dtype
@@ -59,26 +60,30 @@ class Posing:
     room: tuple[int, ...]
     spacing: tuple[float, ...]
     own: tuple[float, ...]
-    factor: tuple[int, ...]
+    factor: tuple[Factor, ...]
     order: int
     dtype: np.dtype[Any] | None = None
 
     def result_shape(self, window: Sequence[int]) -> tuple[int, ...]:
         """Return the shape of a patch of this array, for the shape of its windows."""
         shape = list(window)
-        for axis, n, factor in zip(self.axes, self.length, self.factor, strict=True):
-            shape[axis] = n // factor
+        for axis, n in zip(self.axes, self.length, strict=True):
+            shape[axis] = n
         return tuple(shape)
 
     def around(self) -> list[tuple[int, int]]:
         """Return the first element, relative to the origin, and the length of windows that are large enough."""
-        half = (np.array(self.length) - 1) / 2 * np.array(self.spacing)
+        factors = np.array(self.factor, np.float64)
+        # To the outer elements of the first array, where elements of this array stand for several of them.
+        several = np.maximum(factors, 1)
+        half = (np.array(self.length) * several - 1) / 2 * (np.array(self.spacing) / several)
         reach = self.poses.reach(half) / np.array(self.own) + np.array(self.poses.shift)
         # For its neighbours, and for what coefficients of splines depend on.
         more = MARGIN + 2 if self.order == 3 else 1
         found = []
-        for room, far, factor in zip(self.room, reach.tolist(), self.factor, strict=True):
-            middle = (room - 1) / 2
+        for room, far, factor in zip(self.room, reach.tolist(), factors.tolist(), strict=True):
+            # Centres of the elements of a finer array lie before those of the first array's.
+            middle = (room - 1) / 2 - min(factor - 1, 0) / 2
             # An element more for the origin's place in an element of this array.
             low = min(math.floor((middle - far) / factor) - more, 0)
             high = max(math.ceil((middle + far) / factor) + 1 + more, math.ceil(room / factor))
@@ -98,9 +103,8 @@ class Posing:
         matrices = self.poses.matrices(keys) * np.array(self.spacing) / own[:, np.newaxis]
         centres = origins[:, :-1] + (np.array(self.room) - 1) / 2 + self.poses.shifts(keys)
         # The centre of an element of a smaller array is that of the elements that it stands for.
-        within = (factor - 1) / 2
-        offsets = centres - within + matrices @ (within - (np.array(self.length) - 1) / 2)
-        matrices = matrices * factor / factor[:, np.newaxis]
+        offsets = centres - (factor - 1) / 2 - matrices @ ((np.array(self.length) - 1) / 2)
+        matrices = matrices / factor[:, np.newaxis]
         return [AffineMap(m, o) for m, o in zip(matrices, offsets / factor, strict=True)]
 
 

@@ -19,6 +19,7 @@ from ..errors import ArgumentError
 from ..windows.boundary import name_of_numpy
 from .arguments import as_array, flag, integer, integers, is_one_of
 from .cells import Footprint, group_lengths
+from .factors import ratios_of, whole_factors
 from .masks import cells_of_mask
 from .posed_patches import PosedPatches
 from .samples import Geometry, Pad, Part, Samples
@@ -207,7 +208,8 @@ class Patches(Sampler):
         Which patches are samples: a mask of the shape of the grid, or of the array along the patch's axes, or of a
         lower resolution of that (a patch is taken if its cell of the grid has a true element); or the first elements of
         patches, ``(n, len(shape))``. A mask may be an array of gzarr, of booleans or of labels, which is read in
-        slabs, or an OME image of labels, of which level 0 is read. None for all.
+        slabs, or an OME image of labels, of which level 0 is read, or a level of one: these may also be of a higher
+        resolution. None for all.
     weights
         How often each patch of ``where`` is a sample, relative to the others; numbers of at least 0. Each is drawn as
         often as that means in an epoch, rounded up or down. None for once each.
@@ -228,8 +230,8 @@ class Patches(Sampler):
         Most elements (of the first array, not whole ones) that a patch is moved, one number or one for each axis.
     spacing
         Distances of a patch's elements along its axes, in the units of OME images, which all arrays must be: images of
-        other voxel sizes look alike. The coarsest level is read whose elements are no further apart. None for the
-        elements of level 0.
+        other voxel sizes look alike. Of each, the coarsest level is read whose elements are no further apart. None for
+        the elements of level 0.
     interpolation
         ``"linear"``, ``"nearest"`` or ``"cubic"``, for posed patches; or a dict of these by the arrays' names: labels
         need ``"nearest"``. An array that is not named is linear. Cubic splines need 28 elements more around a patch.
@@ -243,7 +245,9 @@ class Patches(Sampler):
     not be None. Poses depend on the loader's seed, the epoch and the sample only.
 
     Several arrays show one region: each has the shape of the first along the patch's axes, or is smaller by whole
-    factors (levels of a pyramid), by which the patch's shape can be divided.
+    factors (levels of a pyramid), by which the patch's shape can be divided. Scales of OME images and of their levels
+    tell the factors; of arrays, their lengths do, and lengths that may mean several factors are refused. With
+    ``spacing``, each has elements of any size, and all patches have one shape.
     """
 
     shape: tuple[int, ...]
@@ -297,11 +301,22 @@ class Patches(Sampler):
         else:
             counts = tuple(-(-n // s) for n, s in zip(size, stride, strict=True))
         parts, footprints = [], []
+        spacing = _along(arrays[first].spacing, placed[first])
         for name, array in arrays.items():
-            part, footprint = self._part(name, array, placed[name], size, shape, stride, halo, posed)
+            axes = placed[name]
+            if posed is not None and posed.have_spacing:
+                known = posed.factors(name, array, axes, size)
+                part, footprint = posed.part(name, array, axes, known, size, stride, self.pad)
+            else:
+                factors = _factors(name, array, axes, size, spacing)
+                _check_multiples(name, axes, factors, shape if posed is None else posed.patch, stride, halo)
+                if posed is not None:
+                    part, footprint = posed.part(name, array, axes, factors, size, stride, self.pad)
+                else:
+                    part, footprint = self._part(name, array, axes, factors, size, shape, stride, halo)
             parts.append(part)
             footprints.append(footprint)
-        chosen, weights = self._chosen(size, stride, counts)
+        chosen, weights = self._chosen(size, stride, counts, spacing)
         if chosen is not None and self.pad is None and (chosen + np.array(shape) > np.array(size)).any():
             raise ArgumentError("where= has patches that are not inside of the array; choose a padding")
         check_number(self.samples, math.prod(counts) if chosen is None else len(chosen), weights, replace=self.replace)
@@ -337,31 +352,20 @@ class Patches(Sampler):
         name: str,
         array: Geometry,
         axes: tuple[int, ...],
+        of_axes: tuple[int, ...],
         size: tuple[int, ...],
         shape: tuple[int, ...],
         stride: tuple[int, ...],
         halo: tuple[int, ...],
-        posed: PosedPatches | None,
     ) -> tuple[Part, Footprint]:
         """Return the part of an array, and its footprint in elements of the first array."""
         ndim = len(array.shape)
         window, low, factors = list(array.shape), [0] * ndim, [1] * ndim
         grid_axes: list[int | None] = [None] * ndim
         for i, axis in enumerate(axes):
-            factor = max(round(size[i] / array.shape[axis]), 1) if array.shape[axis] else 1
-            if -(-size[i] // factor) != array.shape[axis] and size[i] // factor != array.shape[axis]:
-                raise ArgumentError(f"{name} has {array.shape[axis]} elements where the first array has {size[i]}")
-            given = shape[i] if posed is None else posed.length[i] - 2 * halo[i]
-            if given % factor or halo[i] % factor or stride[i] % factor:
-                raise ArgumentError(
-                    f"{name} is smaller than the first array by {factor} along axis {axis}; the patch's shape "
-                    f"{given}, stride {stride[i]} and halo {halo[i]} must be multiples of that"
-                )
+            factor = of_axes[i]
             window[axis], low[axis] = (shape[i] + 2 * halo[i]) // factor, -halo[i] // factor
             factors[axis], grid_axes[axis] = factor, i
-        if posed is not None:
-            of_axes = tuple(factors[axis] for axis in axes)
-            return posed.part(name, array, axes, of_axes, size, stride, self.pad)
         part = Part((name,), name, tuple(window), tuple(low), tuple(grid_axes), tuple(factors), self.pad)
         footprint = Footprint(
             stride,
@@ -374,7 +378,11 @@ class Patches(Sampler):
         return part, footprint
 
     def _chosen(
-        self, size: tuple[int, ...], stride: tuple[int, ...], counts: tuple[int, ...]
+        self,
+        size: tuple[int, ...],
+        stride: tuple[int, ...],
+        counts: tuple[int, ...],
+        spacing: tuple[float, ...] | None,
     ) -> tuple[IntArray | None, npt.NDArray[np.float64] | None]:
         """Return the chosen origins and their weights."""
         where = self.where
@@ -382,9 +390,43 @@ class Patches(Sampler):
             where = np.ones(counts, bool)
         if where is None:
             return None, None
-        cells = cells_of_mask(where, size, stride, counts)
+        cells = cells_of_mask(where, size, stride, counts, spacing)
         chosen = listed(as_array("where", where), size, "patches") if cells is None else cells * np.array(stride)
         return chosen.astype(np.int64), checked_weights(self.weights, len(chosen))
+
+
+def _along(spacing: tuple[float, ...] | None, axes: tuple[int, ...]) -> tuple[float, ...] | None:
+    """Return distances along some axes of an array; None if they are not known."""
+    return None if spacing is None else tuple(spacing[axis] for axis in axes)
+
+
+def _factors(
+    name: str, array: Geometry, axes: tuple[int, ...], size: tuple[int, ...], spacing: tuple[float, ...] | None
+) -> tuple[int, ...]:
+    """Return how many elements of the first array one element of an array stands for along its axes."""
+    lengths = tuple(array.shape[axis] for axis in axes)
+    found = whole_factors(name, size, lengths, ratios_of(spacing, _along(array.spacing, axes)))
+    for n, length, factor in zip(size, lengths, found, strict=True):
+        if factor < 1:
+            raise ArgumentError(f"{name} has {length} elements where the first array has {n}")
+    return tuple(map(int, found))
+
+
+def _check_multiples(
+    name: str,
+    axes: tuple[int, ...],
+    factors: tuple[int, ...],
+    shape: tuple[int, ...],
+    stride: tuple[int, ...],
+    halo: tuple[int, ...],
+) -> None:
+    """Check that patches of the first array begin and end where elements of an array do."""
+    for axis, factor, length, step, more in zip(axes, factors, shape, stride, halo, strict=True):
+        if length % factor or step % factor or more % factor:
+            raise ArgumentError(
+                f"{name} is smaller than the first array by {factor} along axis {axis}; the patch's shape "
+                f"{length}, stride {step} and halo {more} must be multiples of that"
+            )
 
 
 def _integers(name: str, value: Any, k: int | None, least: int) -> tuple[int, ...]:

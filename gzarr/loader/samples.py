@@ -15,6 +15,7 @@ from .permutation import Permutation, hashed, mix, uniform
 
 if TYPE_CHECKING:
     from .cells import IntArray
+    from .factors import Factor
     from .posing import Posing
 
 Pad: TypeAlias = Literal["reflect", "symmetric", "edge", "fill"]
@@ -78,7 +79,8 @@ class Part:
     axes
         For each dimension, the axis of the sampler's grid that moves the window, or None.
     factor
-        For each dimension, how many elements of the origin's array one element of this array stands for.
+        For each dimension, how many elements of the origin's array one element of this array stands for; of posed
+        patches, fractions too.
     pad
         What stands for elements outside of the array; None if windows are always inside.
     take
@@ -98,7 +100,7 @@ class Part:
     shape: tuple[int, ...]
     low: tuple[int, ...]
     axes: tuple[int | None, ...]
-    factor: tuple[int, ...]
+    factor: tuple[Factor, ...]
     pad: Pad | None = None
     take: tuple[Any, ...] = ()
     steps: tuple[int, ...] = ()
@@ -130,7 +132,7 @@ class Part:
         for d, axis in enumerate(self.axes):
             result[:, d] = self.low[d]
             if axis is not None:
-                result[:, d] += origins[:, axis] // self.factor[d]
+                result[:, d] += origins[:, axis] * self.factor[d].denominator // self.factor[d].numerator
         return result
 
 

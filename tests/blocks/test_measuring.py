@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -75,6 +76,24 @@ def test_nan_is_the_result_where_an_object_has_one() -> None:
     table = measure(np.array([1, 1, 2, 2]), image, block=1)
     assert np.isnan([table[name][0] for name in OF_IMAGES]).all()
     assert [table[name][1] for name in OF_IMAGES] == [3.5, 0.5, 3, 4]
+
+
+@pytest.mark.parametrize("block", [1, 2, -1])
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize(
+    "values", [[np.inf, 1, 2], [-np.inf, 1], [1, np.inf], [np.inf], [np.inf] * 3, [-np.inf, 2, np.inf],
+               [np.inf, -np.inf], [np.inf, np.nan], [np.nan, 1, -np.inf]], ids=str
+)  # fmt: skip
+def test_infinite_elements_in_any_order(values: list[float], dtype: str, block: int) -> None:
+    for order in itertools.permutations(values):
+        labels, image = np.ones(len(order), "u1"), np.array(order, dtype)
+        # Beside an object that has none.
+        labels, image = np.append(labels, [2, 2]), np.append(image, np.array([1, 3], dtype))
+        table = measure(labels, image, block=block)
+        with np.errstate(invalid="ignore"):
+            wanted = [getattr(image[:-2], name)() for name in ("mean", "std", "min", "max")]
+        np.testing.assert_array_equal([table[name][0] for name in OF_IMAGES], wanted)
+        assert [table[name][1] for name in OF_IMAGES] == [2, 1, 1, 3]
 
 
 def test_nothing_is_a_table_without_rows() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
@@ -16,6 +17,8 @@ from gzarr.loader.permutation import hashed
 from gzarr.loader.poses import checked_poses
 from gzarr.loader.posing import Posing
 from gzarr.loader.reading import Target
+from gzarr.loader.samples import Part
+from gzarr.poses.boxes import MARGIN
 
 if TYPE_CHECKING:
     from support.devices import TestedDevice
@@ -135,6 +138,59 @@ def test_spacing_makes_volumes_alike() -> None:
         np.testing.assert_allclose(np.diff(patch, axis=0), 3 * 2)
         np.testing.assert_allclose(np.diff(patch, axis=1), 5)
         np.testing.assert_allclose(np.diff(patch, axis=2), -7)
+
+
+def places(spacing: float, levels: int, size: float = 48) -> Any:
+    """Return an image of two channels: the distances y and x of elements from the corner."""
+    centres = (np.indices((round(size / spacing),) * 2) + 0.5) * spacing
+    return gzarr.ome.create(
+        {}, centres, axes="cyx", scale=(1, spacing, spacing), levels=levels, chunks=(1, 16, 16), progress=False
+    )
+
+
+@pytest.mark.parametrize("options", [{}, EVERYTHING], ids=["plain", "posed"])
+@pytest.mark.parametrize("spacing", [0.5, 2])
+@pytest.mark.parametrize("first", ["image", "mask", "odd"])
+def test_each_image_has_the_spacing(first: str, spacing: float, options: dict[str, Any]) -> None:
+    """In one sample, images of other voxel sizes show one box in elements of one size."""
+    images = {"fine": places(0.125, 3), "image": places(0.5, 3), "mask": places(1, 1), "odd": places(0.64, 1)}
+    sampler = Patches((6, 8), spacing=(spacing, spacing), stride=7, pad="fill", **options)
+    loader = gzarr.Loader({first: images[first], **images}, sampler, batch_size=4, seed=1)
+    seen = 0
+    for batch in loader:
+        assert {name: batch[name].shape[1:] for name in images} == dict.fromkeys(images, (2, 6, 8))
+        for patches in zip(*(batch[name] for name in images), strict=True):
+            # Beside the edges, which are filled up with zeros.
+            if min(patch.min() for patch in patches) > 1.5 and max(patch.max() for patch in patches) < 46.5:
+                for patch in patches:
+                    np.testing.assert_allclose(patch, patches[0], atol=1e-5)
+                    if "rotate" not in options:
+                        np.testing.assert_allclose(np.diff(patch[0], axis=0), spacing, atol=1e-5)
+                        np.testing.assert_allclose(np.diff(patch[1], axis=1), spacing, atol=1e-5)
+                seen += 1
+    assert seen
+
+
+@pytest.mark.parametrize("factor", [Fraction(1, 8), Fraction(1, 2), Fraction(13, 10), 3])
+@pytest.mark.parametrize("order", [1, 3])
+def test_windows_of_other_voxel_sizes_are_large_enough(factor: Any, order: int) -> None:
+    poses = checked_poses(2, 30, (0.8, 1.25), True, 0.1, 1.5)
+    for spacing in (0.25, 1.0, 6.0):
+        room = (round(9 * spacing), round(14 * spacing))
+        posing = Posing(poses, (0, 1), (9, 14), room, (spacing,) * 2, (1.0,) * 2, (factor,) * 2, order)
+        origins = np.column_stack([np.arange(4000).reshape(-1, 2), KEYS])
+        part = Part(("x",), "x", (1, 1), tuple(low for low, _ in posing.around()), (0, 1), (factor,) * 2, posed=posing)
+        more = MARGIN if order == 3 else 0
+        for start, affine in zip(part.starts(origins[:, :-1]), posing.maps(origins), strict=True):
+            for low, high, first, (_, count) in zip(*affine.extent((9, 14)), start, posing.around(), strict=True):
+                assert first <= np.floor(low) - more
+                assert np.floor(high) + 1 + more < first + count
+
+
+def test_images_of_other_regions_are_refused() -> None:
+    for other in (places(1, 1, 40), places(1, 1, 60)):
+        with pytest.raises(gzarr.ArgumentError, match=r"other shows .* where the first image shows 48"):
+            gzarr.Loader({"image": places(0.5, 1), "other": other}, Patches((8, 8), spacing=(1, 1)))
 
 
 def test_rotations_are_physical() -> None:
