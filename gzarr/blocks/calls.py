@@ -12,6 +12,7 @@ from ..errors import ArgumentError
 from ..tools.processes import as_executor, check_shared
 from ..windows.inputs import array_of, device_of, names_of
 from .arguments import broadcast
+from .element_sizes import ElementSizes
 from .lengths import block_lengths, names_of_axes
 from .outputs import CreatedOutput, DoneBlocks, NewOutput, Output, make_output, output_shapes
 from .plan import BlockGeometry, block_axes, check_blocks, target_bytes
@@ -43,6 +44,8 @@ class PlannedCall:
         Of each output; without outputs, of one that there could be.
     blocks
         Blocks along each axis of the first output.
+    sizes
+        Bytes of the elements of inputs and outputs.
     device, threads, budget_bytes
         Device of the blocks, most of them at a time, and the bytes that they may take.
     resume
@@ -56,6 +59,7 @@ class PlannedCall:
     geometries: list[BlockGeometry]
     shapes: list[tuple[int, ...]]
     blocks: list[ChunkAxis]
+    sizes: ElementSizes
     device: str
     threads: int
     budget_bytes: int
@@ -92,10 +96,11 @@ class PlannedCall:
         outputs = self.outputs if writes else []
         grid = first.grid(self.blocks, self.geometries[: len(outputs)], self.shapes[: len(outputs)])
         inputs = self.inputs if reads else []
+        sizes = ElementSizes(self.sizes.inputs if reads else (), self.sizes.outputs if writes else ())
         axes = [first.axes_of(array, self.blocks) for array in inputs]
         device = self.device if reads else "cpu"
         how = Manner(device, self.threads, self.budget_bytes, reduces=reduces, blends=blends)
-        work = BlockWork(function, inputs, outputs, grid, axes, how)
+        work = BlockWork(function, inputs, outputs, grid, axes, how, sizes)
         work.check_apart(resume=self.resume)
         if writes:
             work.make(self.planned)
@@ -233,7 +238,9 @@ def plan_call(
             [(array.ndim, names_of(value, array)) for value, array in zip(arrays, inputs, strict=True)],
         ),
     )
-    blocks = block_axes(geometries, inputs, outputs, shapes, lengths, target_bytes(budget_bytes, threads))
+    dtypes = [output.data_type if isinstance(output, NewOutput) else output.dtype for output in outputs]
+    sizes = ElementSizes.of(inputs, dtypes)
+    blocks = block_axes(geometries, inputs, outputs, shapes, lengths, target_bytes(budget_bytes, threads), sizes)
     return PlannedCall(
         inputs=list(inputs),
         given=[output.target for output in wanted],
@@ -242,6 +249,7 @@ def plan_call(
         geometries=geometries,
         shapes=shapes,
         blocks=blocks,
+        sizes=sizes,
         device=device,
         threads=threads,
         budget_bytes=budget_bytes,

@@ -61,13 +61,13 @@ class Input:
     order
         The order of blocks.
     room
-        Bytes for chunks that are kept.
+        Elements of chunks that are kept.
     """
 
     def __init__(self, array: ExportedArray, axes: Sequence[InputAxis], order: BlockOrder, room: int) -> None:
         self._array, self._axes = array, axes
-        nbytes = math.prod(axis.chunks.longest for axis in axes) * array.dtype.itemsize
-        self._kept = SharedPieces(axes, order, max(room // max(nbytes, 1), 1))
+        each = math.prod(axis.chunks.longest for axis in axes)
+        self._kept = SharedPieces(axes, order, max(room // max(each, 1), 1))
         own = {axis.output for axis in axes if axis.blocks is not None}
         others = (n for d, n in enumerate(order.grid_shape) if d not in own)
         self._shared = any(axis.is_shared for axis in axes) or math.prod(others) > 1

@@ -115,7 +115,8 @@ def map_blocks(  # noqa: PLR0913
         Whether work that takes a while shows a progress bar, on a terminal or in a notebook.
     budget_bytes
         Approximate limit of the bytes that blocks and chunks kept for later take; what ``function`` allocates comes
-        on top. One block is always held, even if it is larger. Strings count 8 bytes each, however long they are.
+        on top. One block is always held, even if it is larger. Strings count as long as in a few chunks of the
+        inputs, which are read for it.
     client
         ``distributed.Client``, or any ``concurrent.futures.Executor``, in whose processes blocks are worked on. They
         must see all stores under the same names, and each needs ``budget_bytes``. None for this process.

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from ..arrays.exporting import ExportedArray
     from ..metadata.chunk_grid import ChunkAxis
+    from .element_sizes import ElementSizes
     from .surroundings import Surroundings
 
 #: Bytes of the elements of a block, inputs and outputs together, that are aimed at.
@@ -157,6 +158,7 @@ def block_axes(
     shapes: Sequence[tuple[int, ...]],
     block: Sequence[int | None],
     target: int,
+    sizes: ElementSizes,
 ) -> list[ChunkAxis]:
     """Return the blocks along each axis of the first output.
 
@@ -172,6 +174,8 @@ def block_axes(
         Length along each axis; None for one that is chosen here.
     target
         Bytes of a block that are aimed at.
+    sizes
+        Bytes of the elements of the inputs and outputs.
 
     Raises
     ------
@@ -182,7 +186,7 @@ def block_axes(
     units = [_unit(geometries, outputs, d, n) for d, n in enumerate(shape)]
     lengths = [n for n in block if n is not None]
     if len(lengths) < len(shape):
-        parts = _parts(geometries, inputs, outputs, shapes)
+        parts = _parts(geometries, inputs, shapes, sizes)
         lengths = _grown(units, _wanted(geometries[0], inputs, units), shape, parts, target, block)
     axes: list[ChunkAxis] = []
     padded = geometries[0].surroundings.padded
@@ -275,23 +279,23 @@ class _Part(NamedTuple):
 def _parts(
     geometries: Sequence[BlockGeometry],
     inputs: Sequence[ExportedArray],
-    outputs: Sequence[Any],
     shapes: Sequence[tuple[int, ...]],
+    sizes: ElementSizes,
 ) -> list[_Part]:
     """Return the parts of a block."""
     first = geometries[0]
     found = []
-    for array in inputs:
+    for array, itemsize in zip(inputs, sizes.inputs, strict=True):
         sources = range(len(first.common) - array.ndim, len(first.common))
         ratios = [Fraction(first.scales[d].denominator, first.scales[d].numerator) for d in sources]
         axes = [(n, first.place(d), r) for n, d, r in zip(array.shape, sources, ratios, strict=True)]
-        found.append(_Part(array.dtype.itemsize, axes))
-    for geometry, output, shape in zip(geometries, outputs, shapes, strict=False):
+        found.append(_Part(itemsize, axes))
+    for geometry, itemsize, shape in zip(geometries, sizes.outputs, shapes, strict=False):
         axes = [
             (n, first.place(d), Fraction(1) if d is None else first.ratio(geometry, d))
             for n, d in zip(shape, geometry.kept, strict=True)
         ]
-        found.append(_Part(getattr(output, "dtype", inputs[0].dtype).itemsize, axes))
+        found.append(_Part(itemsize, axes))
     return found
 
 

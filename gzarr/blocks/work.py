@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from .axes import InputAxis
     from .blocks import Block, BlockGrid
     from .computing import Computing
+    from .element_sizes import ElementSizes
     from .order import BlockOrder
     from .outputs import DoneBlocks
 
@@ -97,6 +98,8 @@ class BlockWork:
         Axes of each input.
     how
         How the blocks are worked on.
+    sizes
+        Bytes of the elements of the inputs and outputs.
     """
 
     def __init__(
@@ -107,8 +110,10 @@ class BlockWork:
         grid: BlockGrid,
         axes: Sequence[Sequence[InputAxis]],
         how: Manner,
+        sizes: ElementSizes,
     ) -> None:
         self._function, self._inputs, self._outputs, self._how = function, inputs, outputs, how
+        self._sizes = sizes
         self.grid: BlockGrid = grid
         self._axes = axes
         #: Whether outputs are to be made, and the data types that the first block's results have decided.
@@ -124,7 +129,7 @@ class BlockWork:
         self._room = max(budget_bytes - (threads + 1) * nbytes, budget_bytes // 4)
         #: Axes along which results that are blended overlap.
         self._overlaps: list[InputAxis] = overlapping(grid) if how.blends else []
-        kept = [(axes, array.dtype.itemsize) for axes, array in zip(axes, inputs, strict=True)]
+        kept = list(zip(axes, sizes.inputs, strict=True))
         if how.blends:
             # Half for results that are kept, half for chunks.
             self._room //= 2
@@ -134,16 +139,14 @@ class BlockWork:
     def _block_bytes(self) -> int:
         """Return the bytes of a block: of its inputs with the halo, and of its results."""
         total = self._result_nbytes
-        for array, axes in zip(self._inputs, self._axes, strict=True):
-            total += math.prod(axis.longest_window for axis in axes) * array.dtype.itemsize
+        for itemsize, axes in zip(self._sizes.inputs, self._axes, strict=True):
+            total += math.prod(axis.longest_window for axis in axes) * itemsize
         return total
 
     def _result_bytes(self) -> int:
         """Return the bytes of a block's results; with the halo, if they are blended."""
         total = 0
-        for output, blocks in zip(self._outputs, self.grid.outputs, strict=True):
-            dtype = output.data_type if isinstance(output, NewOutput) else output.dtype
-            itemsize = (self._inputs[0].dtype if dtype is None else dtype).itemsize
+        for itemsize, blocks in zip(self._sizes.outputs, self.grid.outputs, strict=True):
             total += itemsize * (blocks.most_with_halo if self._how.blends else blocks.most_elements)
         return total
 
@@ -269,11 +272,9 @@ class BlockWork:
 
     def _computing(self) -> Computing:
         """Return what computes the results of blocks."""
-        share = sum(array.dtype.itemsize for array in self._inputs)
-        inputs = [
-            Input(array, axes, self._order, self._room * array.dtype.itemsize // max(share, 1))
-            for array, axes in zip(self._inputs, self._axes, strict=True)
-        ]
+        # As many elements of each.
+        room = self._room // max(sum(self._sizes.inputs), 1)
+        inputs = [Input(array, axes, self._order, room) for array, axes in zip(self._inputs, self._axes, strict=True)]
         calls = FunctionCalls(self._function, inputs, self.grid, reduces=self._how.reduces)
         if not self._how.blends:
             return calls

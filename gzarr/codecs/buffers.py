@@ -10,7 +10,7 @@ import numpy.typing as npt
 from ..errors import MetadataError
 from .codec import ArrayRepresentation, BytesRepresentation, Representation
 
-#: Bound on a decoder's output if the chain implies none (compressed strings of any length).
+#: Bound on a decoder's output if the chain implies none (strings of any length): nothing larger is written, either.
 UNKNOWN_LIMIT_BYTES: Final = 1 << 30
 
 Bytes = npt.NDArray[np.uint8]
@@ -54,7 +54,32 @@ def ceiling(decoded: BytesRepresentation) -> int:
     """Return the maximum size in bytes of a decoder's output."""
     if decoded.nbytes is not None:
         return decoded.nbytes
-    return UNKNOWN_LIMIT_BYTES if decoded.limit_nbytes is None else min(decoded.limit_nbytes, UNKNOWN_LIMIT_BYTES)
+    return UNKNOWN_LIMIT_BYTES if decoded.limit_nbytes is None else decoded.limit_nbytes
+
+
+def readable(encoded: Any, representation: Representation, label: str) -> Any:
+    """Return a codec's output, if decoders take as many bytes.
+
+    Parameters
+    ----------
+    encoded
+        The output.
+    representation
+        What the codec says of it.
+    label
+        Name of the codec, for the message.
+
+    Raises
+    ------
+    ValueError
+        If the metadata imply no limit, and it has more than :data:`UNKNOWN_LIMIT_BYTES`.
+    """
+    if representation == BytesRepresentation(None) and (nbytes := flat(encoded).size) > UNKNOWN_LIMIT_BYTES:
+        raise ValueError(
+            f"{label}: {nbytes} bytes, but chunks of elements of any length are read up to {UNKNOWN_LIMIT_BYTES}; "
+            "create the array with smaller chunks"
+        )
+    return encoded
 
 
 def compressed(decoded: BytesRepresentation) -> BytesRepresentation:

@@ -5,9 +5,11 @@ Source: https://zarr-specs.readthedocs.io/en/latest/v3/core/index.html#decoding-
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from ..errors import MetadataError
+from .buffers import readable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -102,8 +104,14 @@ def decode_chain(codecs: Sequence[Codec], data: Any, chunk: ArrayRepresentation)
 
 
 def encode_chain(codecs: Sequence[Codec], array: Any, chunk: ArrayRepresentation) -> Any:
-    """Encode one chunk in host memory: the inverse of :func:`decode_chain`."""
+    """Encode one chunk in host memory: the inverse of :func:`decode_chain`.
+
+    Raises
+    ------
+    ValueError
+        If the chunk has more bytes than :func:`decode_chain` takes. Codecs may raise anything else.
+    """
     data = array
-    for codec, representation in zip(codecs, representations(codecs, chunk)[:-1], strict=True):
-        data = codec.encode(data, representation)
+    for codec, (decoded, encoded) in zip(codecs, pairwise(representations(codecs, chunk)), strict=True):
+        data = readable(codec.encode(data, decoded), encoded, codec.label)
     return data

@@ -75,6 +75,11 @@ class ShardingIndexed(Codec):
         """Whether the inner chunks have one: that of the index is of the index only."""
         return any(codec.has_checksum for codec in self.codecs)
 
+    @property
+    def writes(self) -> bool:
+        """Whether all codecs of the inner chunks can."""
+        return all(codec.writes for codec in self.codecs)
+
     @classmethod
     def from_v3(cls, configuration: Configuration, *, allow_pickle: bool = False, depth: int = 0) -> ShardingIndexed:
         """Parse a v3 configuration."""
@@ -207,6 +212,9 @@ class ShardingIndexed(Codec):
                 )
         stored = representations(self.codecs, self.inner(shard), "$.configuration.codecs")[-1]
         index_nbytes = self.index_nbytes(shard.shape)
+        if stored == BytesRepresentation(None):
+            # A shard of elements of any length may have any, too.
+            return BytesRepresentation(None)
         most = ceiling(stored) if isinstance(stored, BytesRepresentation) else 0
         return compressed(
             BytesRepresentation(None, index_nbytes + most * math.prod(self.chunks_per_shard(shard.shape)))

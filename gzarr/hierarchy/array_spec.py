@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from ..metadata.format import Format
     from ..metadata.layout import Layout
 
-#: Assumed bytes of a variable-length item, where sizes are chosen.
+#: Assumed bytes of a variable-length item, where sizes are chosen: no less, since it takes more in memory.
 _TEXT_NBYTES: Final = 16
 _TEXT_CODECS: Final = tuple(TEXTS)
 #: A ``fill_value`` that is ``null`` in the document, where the format allows that: nothing is said of absent chunks.
@@ -104,6 +104,7 @@ def new_metadata(
     zarr_format: ZarrFormat,
     *,
     layout: Layout | None = None,
+    object_nbytes: int = 0,
     **arguments: Unpack[ArrayArguments],
 ) -> ArrayMetadata:
     """Return the metadata of a new array, as read back from its documents.
@@ -118,6 +119,8 @@ def new_metadata(
         Zarr format of its documents.
     layout
         Layout of the 2022 draft hierarchy that the array will be in; None for a new hierarchy.
+    object_nbytes
+        Mean bytes of elements that are Python objects, for chunks that are chosen; 0 if not known.
     **arguments
         As for :func:`gzarr.create_array`. ``fill_value`` is also :data:`UNDEFINED`; version 3 then has zero.
 
@@ -149,7 +152,10 @@ def new_metadata(
         raise ArgumentError(f"order must be 'C' or 'F', not {given['order']!r}")
     if given["order"] == "F" and len(size) > 1 and not any(isinstance(codec, TransposeCodec) for codec in chain):
         chain = (TransposeCodec(tuple(reversed(range(len(size))))), *chain)
-    chunk_grid, inner_shape = _grid(given["chunks"], given["shards"], size, _TEXT_NBYTES if text else element.itemsize)
+    itemsize = _TEXT_NBYTES if text else element.itemsize
+    if element.hasobject:
+        itemsize = max(itemsize, object_nbytes)
+    chunk_grid, inner_shape = _grid(given["chunks"], given["shards"], size, itemsize)
     if inner_shape is not None:
         chain = (ShardingIndexed(inner_shape, chain, format.shard_index_codecs),)
     plain_attributes = plain({} if given["attributes"] is None else given["attributes"])

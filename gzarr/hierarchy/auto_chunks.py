@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import math
 import operator
+import random
 from collections.abc import Mapping, Sequence, Set
 from typing import Any, Final
 
 import numpy as np
 
+from ..arrays.element_size import objects_nbytes
 from ..documents.json import quote
 from ..errors import ArgumentError
 
@@ -23,6 +25,12 @@ MAX_CHUNK_NBYTES: Final = 1 << 20
 _FILLED_NBYTES: Final = 1 << 19
 #: Decoded bytes at which a shard stops growing. Shards grow by doubling, so the largest have less than twice as many.
 SHARD_NBYTES: Final = 64 << 20
+#: Kinds of arrays whose elements may become variable-length ones.
+_OBJECTS: Final = "OSUT"
+#: Most elements by which the mean size of objects is judged.
+_SAMPLE: Final = 1000
+#: Bytes of the length of a string, in a chunk.
+_LENGTH_NBYTES: Final = 4
 #: What can be iterated over, but lists no lengths by dimension.
 _NO_LENGTHS: Final = (str, bytes, bytearray, Mapping, Set)
 
@@ -39,7 +47,7 @@ def auto_chunks(shape: Sequence[int], itemsize: int) -> tuple[int, ...]:
     shape
         Shape of the array, in elements.
     itemsize
-        Bytes per element; variable-length items count as 16.
+        Bytes per element; for variable-length items, :func:`mean_nbytes` of the data, at least 16.
     """
     chunks = [max(n, 1) for n in shape]
     while math.prod(chunks) * itemsize > MAX_CHUNK_NBYTES and max(chunks) > 1:
@@ -68,7 +76,7 @@ def auto_shards(shape: Sequence[int], chunks: Sequence[int], itemsize: int) -> t
     shape, chunks
         Shapes of the array and of its chunks, in elements.
     itemsize
-        Bytes per element; variable-length items count as 16.
+        As for :func:`auto_chunks`.
     """
     if math.prod(shape) * itemsize <= 2 * SHARD_NBYTES or math.prod(chunks) * itemsize >= SHARD_NBYTES:
         return None
@@ -80,6 +88,34 @@ def auto_shards(shape: Sequence[int], chunks: Sequence[int], itemsize: int) -> t
             break
         counts[left.index(max(left))] *= 2
     return tuple(count * c for count, c in zip(counts, chunks, strict=True))
+
+
+def mean_nbytes(data: Any) -> int:
+    """Return about the mean bytes of objects in a chunk, such as strings, by some of them; 0 if not known.
+
+    Parameters
+    ----------
+    data
+        What the array is created from. Only arrays of NumPy are looked into.
+    """
+    if not isinstance(data, np.ndarray) or data.dtype.kind not in _OBJECTS or not data.size:
+        return 0
+    chance = random.Random(0)
+    few = data.size <= _SAMPLE
+    some = range(data.size) if few else [chance.randrange(data.size) for _ in range(_SAMPLE)]
+    # Also of masked arrays, whose own iterator takes no index.
+    elements = np.asarray(data).flat
+    # Larger ones have chunks of their own in any case.
+    return min(sum(_encoded_nbytes(elements[i]) for i in some) // len(some), SHARD_NBYTES)
+
+
+def _encoded_nbytes(item: Any) -> int:
+    """Return the bytes of an object in a chunk: those of a string with its length; others as in memory, about."""
+    if isinstance(item, str):
+        return _LENGTH_NBYTES + (len(item) if item.isascii() else len(item.encode(errors="surrogatepass")))
+    if isinstance(item, bytes):
+        return _LENGTH_NBYTES + len(item)
+    return objects_nbytes([item])
 
 
 def full_shape(given: Any, shape: tuple[int, ...], what: str) -> tuple[int, ...]:

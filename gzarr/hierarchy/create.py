@@ -77,7 +77,7 @@ def create_array(  # noqa: PLR0913
         dimension), or one integer for all. A list of lengths, or of ``[length, count]`` for runs of them, in place of a
         length makes a rectilinear grid (version 3). ``"auto"``: one chunk for an array of up to 1 MiB; otherwise the
         longest side is halved, rounded up, until a chunk has between 512 KiB and 1 MiB. Along dimensions of length 0,
-        chunks are then as long as 512 KiB allow.
+        chunks are then as long as 512 KiB allow. Strings count as long as some of those in ``data``, at least 16 bytes.
     shards
         Shape of a shard in elements, a multiple of ``chunks``; lists of lengths make a rectilinear grid of shards, each
         of whole chunks. None for no shards. ``"auto"``: no shards for arrays of up to 128 MiB, otherwise shards of 64

@@ -32,6 +32,7 @@ from ..nodes.create import (
 from ..stores.base import StagingStore
 from ..stores.locks import hold_node
 from .array_spec import ArrayArguments, data_type, new_metadata
+from .auto_chunks import mean_nbytes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -84,12 +85,13 @@ class NewArray:
         elif shape is None:
             raise ArgumentError("a new array needs a shape (or data)")
         # Arguments first: checking them needs no store.
-        metadata = new_metadata(path, shape, zarr_format, **described)
+        object_nbytes = mean_nbytes(data)
+        metadata = new_metadata(path, shape, zarr_format, object_nbytes=object_nbytes, **described)
         # Read before anything is erased: data may be what is overwritten.
         self._data = data if data is None else all_of(data, metadata, f"/{path}", fill_masked=fill_masked)
         self._store, self._path, self._format = store, path, zarr_format
         self._overwrite = overwrite
-        self._shape, self._arguments = shape, described
+        self._shape, self._arguments, self._object_nbytes = shape, described, object_nbytes
         self._options: dict[str, Any] = {
             "device": device,
             "missing": missing,
@@ -118,7 +120,12 @@ class NewArray:
                 location = self._location()
                 if location.layout is not None:
                     made = new_metadata(
-                        self._path, self._shape, self._format, layout=location.layout, **self._arguments
+                        self._path,
+                        self._shape,
+                        self._format,
+                        layout=location.layout,
+                        object_nbytes=self._object_nbytes,
+                        **self._arguments,
                     )
                     self.array = Array(made, self._store, self._path, **self._options)
                 metadata = self.array.metadata

@@ -50,8 +50,8 @@ def to_dask(
 ) -> Any:
     """Return an array as a dask array, or the arrays below a group as a dictionary of dask arrays.
 
-    Nothing is read but a listing of the stored values, for the name. Slices of the result read only the chunks that
-    they need.
+    Nothing is read but a listing of the stored values, for the name, and of strings a few chunks, for their length.
+    Slices of the result read only the chunks that they need.
 
     Parameters
     ----------

@@ -10,6 +10,8 @@ import math
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any, Final
 
+from ..arrays.element_size import element_nbytes
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -17,8 +19,6 @@ if TYPE_CHECKING:
 
     Blocks = tuple[tuple[int, ...], ...]
 
-#: Assumed bytes of a variable-length item.
-_OBJECT_NBYTES: Final = 64
 _LARGEST_DIVISOR: Final = 14
 
 
@@ -26,11 +26,13 @@ def auto_blocks(array: gzarr.Array | gzarr.ArrayView, limit_bytes: int) -> Block
     """Return blocks of whole stored values with at most ``limit_bytes``, for reading.
 
     The shortest side of a block is doubled as long as the limit allows, so that blocks are about as long in all
-    dimensions. A block is at least one chunk. Shards above the limit are cut into blocks of whole inner chunks.
+    dimensions. A block is at least one chunk. Shards above the limit are cut into blocks of whole inner chunks. The
+    length of strings is that of a few chunks, which are read for it.
     """
-    itemsize = _OBJECT_NBYTES if array.dtype.hasobject else max(array.dtype.itemsize, 1)
     axes = array.metadata.chunk_grid.axes
-    limit = max(limit_bytes // itemsize, 1)
+    if array.shards is None and all(axis.count_within(axis.size) <= 1 for axis in axes):
+        return stored_blocks(array)
+    limit = max(limit_bytes // element_nbytes(array), 1)
     lengths = [axis.longest for axis in axes]
     if array.shards is not None and math.prod(map(min, lengths, array.shape)) > limit:
         return _parts_of_shards(array, limit)

@@ -257,6 +257,19 @@ def test_auto_blocks_have_about_128_mib() -> None:
         assert math.prod(array.to_dask().chunksize) * 2 == 1 << 20
 
 
+def test_auto_blocks_of_strings_have_the_length_that_these_have() -> None:
+    array = gzarr.create_array({}, data=np.full(4096, "x" * 2000, object), chunks=64)
+    with dask.config.set({"array.chunk-size": "1MiB"}):
+        (lengths,) = array.to_dask().chunks
+        assert set(lengths) == {256}
+        assert set(array.view[64:].to_dask().chunks[0][:-1]) == {256}
+        sharded = gzarr.create_array({}, data=array[...], chunks=64, shards=1024)
+        assert set(sharded.to_dask().chunks[0]) == {256}
+        absent = gzarr.create_array({}, shape=4096, dtype=str, chunks=64)
+        assert absent.to_dask().chunks == ((4096,),)
+    assert array.to_dask().compute().tolist() == array[...].tolist()
+
+
 def test_a_hundred_thousand_chunks_make_a_small_graph() -> None:
     array = gzarr.create_array({}, (100_000, 64, 64), "f4", chunks=(1, 64, 64), device="cpu")
     start = time.process_time()
