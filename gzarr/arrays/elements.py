@@ -10,11 +10,11 @@ import numpy as np
 
 from ..documents.json import quote
 from ..dtypes.masks import has_masked, refuse_masked, unmasked
-from ..dtypes.properties import kind_of
+from ..dtypes.properties import kind_of, native
 from ..errors import ArgumentError, DeviceError
 from ..metadata.parts import MAX_NDIM
 from .mixed_values import may_be_rounded, times_of, whole_numbers
-from .objects import TEXTS, ObjectType, checked, object_type_of
+from .objects import ObjectType, as_objects, checked, object_type_of
 from .tensors import exported_tensor, is_tensor, tensor_on_host
 
 if TYPE_CHECKING:
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 #: Kinds of NumPy's own numeric dtypes.
 _NUMBERS: Final = "biufc"
+#: Kinds of elements of which strings, bytes and raw bytes can be made. NumPy would also print numbers.
+_TEXT_SOURCES: Final = {"S": "S", "U": "SU", "V": "SV"}
 
 
 def as_elements(
@@ -45,7 +47,7 @@ def as_elements(
     node
         Path of the array, for messages.
     object_type
-        Type of elements that are Python objects; None for any.
+        Type of elements that are Python objects or categories; None for any.
 
     Returns
     -------
@@ -56,13 +58,16 @@ def as_elements(
     ArgumentError
         If the value does not broadcast, or if ``dtype`` cannot hold one of its elements.
     """
-    # A list can itself be an element, but not where elements are strings.
-    array = on_host(value, dtype, node, None if object_type is None or object_type.codec in TEXTS else len(shape))
+    # A list or an array can itself be an element, but not where elements are strings.
+    ndim = None if object_type is None or object_type.is_text else len(shape)
+    array = on_host(value, dtype, node, ndim)
+    if ndim == 0 and array.ndim and not array.dtype.hasobject:
+        array = as_objects([array], ())
     while array.ndim > len(shape) and array.shape[0] == 1:
         # The ellipsis keeps it an array even without dimensions.
         array = array[0, ...]
     # Checked and converted before broadcasting, so that a scalar is only one element.
-    elements = _converted(array, dtype, node, object_type)
+    elements = _as_read(array, dtype, node, object_type)
     try:
         return np.broadcast_to(elements, shape)
     except ValueError as error:
@@ -100,7 +105,7 @@ def all_elements(
     """
     if memory is not None:
         found = [exported(value, memory, node) for value in values]
-        if all(array is not None and np.can_cast(array.dtype, dtype, "safe") for array in found):
+        if all(array is not None and _casts_safely(array.dtype, dtype) for array in found):
             pairs = zip(found, shapes, strict=True)
             return [_on_device(array, dtype, shape, memory, node) for array, shape in pairs], memory
         with memory.device as device:
@@ -253,7 +258,7 @@ def filled(value: Any, dtype: np.dtype[Any], fill: Any, node: str, object_type: 
     # What is below the mask need not be an element of the dtype.
     fill = np.zeros((), dtype)[()] if fill is None else fill
     elements[mask] = fill if elements.dtype.hasobject else np.zeros((), elements.dtype)
-    elements = np.array(_converted(elements, dtype, node, object_type))
+    elements = np.array(_as_read(elements, dtype, node, object_type))
     elements[mask] = fill
     return elements
 
@@ -294,10 +299,7 @@ def _guided(value: Any, dtype: np.dtype[Any], node: str) -> npt.NDArray[Any]:
         return _records(value, dtype, node)
     if kind_of(dtype) not in "VMm":
         if dtype.kind in "SU" and isinstance(value, list | tuple):
-            # NumPy would turn numbers among strings into strings.
-            for item in np.asarray(value, object).flat:
-                if not isinstance(item, str | bytes):
-                    raise ArgumentError(f"{node}: {quote(item)} is not an element of {dtype}")
+            _check_texts(np.asarray(value, object), dtype, node)
         array = np.asarray(value)
         return whole_numbers(np.asarray(value, object), array, dtype, node) if may_be_rounded(array, dtype) else array
     if dtype.kind in "Mm":
@@ -305,8 +307,10 @@ def _guided(value: Any, dtype: np.dtype[Any], node: str) -> npt.NDArray[Any]:
         if found is not None:
             return found
     else:
-        # NumPy would truncate longer values to the dtype's length.
+        # NumPy would truncate longer values to the dtype's length, and take the memory of its scalars.
         for item in np.asarray(value, object).flat:
+            if isinstance(item, np.generic) and not isinstance(item, np.void | np.bytes_):
+                raise ArgumentError(f"{node}: {item!r} is not an element of {dtype}")
             if isinstance(item, bytes | bytearray) and len(item) > dtype.itemsize:
                 raise ArgumentError(f"{node}: {item!r} cannot be stored as {dtype}: it has {len(item)} bytes")
     return np.asarray(value, dtype)
@@ -322,7 +326,7 @@ def _objects(value: Any, ndim: int | None) -> npt.NDArray[Any]:
             break
         shape.append(len(items[0]))
         items = [part for item in items for part in item]
-    return np.fromiter(items, object, len(items)).reshape(shape)
+    return as_objects(items, tuple(shape))
 
 
 def _is_row(value: Any, kinds: Any) -> bool:
@@ -390,13 +394,48 @@ def _by_field(array: npt.NDArray[Any], dtype: np.dtype[Any], node: str) -> npt.N
     return result
 
 
-def _converted(
-    array: npt.NDArray[Any], dtype: np.dtype[Any], node: str, object_type: ObjectType | None = None
+def _as_read(
+    array: npt.NDArray[Any], dtype: np.dtype[Any], node: str, object_type: ObjectType | None
 ) -> npt.NDArray[Any]:
+    """Return elements converted to a dtype, as the array's codec will read them back."""
+    elements = _converted(array, dtype, node)
+    if object_type is None:
+        return elements
+    return (_rows if object_type.codec == "vlen-array" else checked)(elements, object_type, node)
+
+
+def _rows(objects: npt.NDArray[Any], object_type: ObjectType, node: str) -> npt.NDArray[Any]:
+    """Return the elements of ``vlen-array``: arrays of one dimension, in its dtype."""
+    dtype = np.dtype(object_type.configuration["dtype"])
+    rows: list[Any] = []
+    for index, item in np.ndenumerate(objects):
+        ready = type(item) is np.ndarray and item.ndim == 1 and item.dtype == dtype
+        if not ready and not object_type.is_missing(item):
+            item = _row(item, dtype, f"{node}: element {index}" if index else node)
+        rows.append(item)
+    return as_objects(rows, objects.shape)
+
+
+def _row(item: Any, dtype: np.dtype[Any], node: str) -> npt.NDArray[Any]:
+    if item is None:
+        raise ArgumentError(f"{node}: None is not an array of {dtype}; use an empty list for no elements")
+    row = _converted(on_host(item, native(dtype), node), native(dtype), node)
+    if row.ndim > 1:
+        raise ArgumentError(f"{node}: an array of shape {row.shape} cannot be stored: the codec holds one dimension")
+    # A number is an array of one.
+    return row.reshape(-1).astype(dtype, copy=False)
+
+
+def _casts_safely(source: np.dtype[Any], dtype: np.dtype[Any]) -> bool:
+    """Return whether all values of a dtype are elements of another one."""
+    sources = None if dtype.fields is not None else _TEXT_SOURCES.get(kind_of(dtype))
+    return (sources is None or kind_of(source) in sources) and np.can_cast(source, dtype, "safe")
+
+
+def _converted(array: npt.NDArray[Any], dtype: np.dtype[Any], node: str) -> npt.NDArray[Any]:
     """Return elements converted to a dtype; raise if one would change its value."""
     if dtype.hasobject:
-        objects = array.astype(dtype, copy=False)
-        return objects if object_type is None else checked(objects, object_type, node)
+        return array.astype(dtype, copy=False)
     if array.dtype == dtype:
         return array
     if dtype.fields is not None and array.dtype.fields is not None:
@@ -423,8 +462,8 @@ def _converted(
         one_unit = "generic" in (np.datetime_data(array.dtype)[0], np.datetime_data(dtype)[0])
         _check_same(array, result if one_unit else result.astype(array.dtype), dtype, node)
         return result
-    if np.can_cast(array.dtype, dtype, "safe"):
-        return array.astype(dtype)
+    if _casts_safely(array.dtype, dtype):
+        return _decoded(array, dtype, node) if dtype.kind == "U" else array.astype(dtype)
     if array.dtype.kind in "SU" and dtype.kind == array.dtype.kind:
         result = array.astype(dtype)
         _check_same(array, result, dtype, node, "it is longer than the array's elements")
@@ -454,8 +493,29 @@ def _converted(
     return result
 
 
+def _decoded(array: npt.NDArray[Any], dtype: np.dtype[Any], node: str) -> npt.NDArray[Any]:
+    """Return strings, or bytes of ASCII, as strings."""
+    try:
+        return array.astype(dtype)
+    except UnicodeDecodeError:
+        wrong = next(item for item in array.ravel().tolist() if not item.isascii())
+        raise ArgumentError(
+            f"{node}: {quote(wrong)} cannot be stored as {dtype}: it is not ASCII; decode it first, with "
+            "np.strings.decode"
+        ) from None
+
+
+def _check_texts(items: npt.NDArray[Any], dtype: np.dtype[Any], node: str) -> None:
+    """Raise if there is something else among strings and bytes; NumPy would make strings of it."""
+    for item in items.flat:
+        if not isinstance(item, str | bytes):
+            raise ArgumentError(f"{node}: {quote(item)} is not an element of {dtype}")
+
+
 def _plain(array: npt.NDArray[Any], dtype: np.dtype[Any], node: str, refused: ArgumentError) -> npt.NDArray[Any]:
     """Return objects as elements of the dtype that NumPy infers."""
+    if dtype.kind in "SU":
+        _check_texts(array, dtype, node)
     try:
         plain = np.asarray(array.tolist())
     # Objects may raise anything when NumPy inspects them.

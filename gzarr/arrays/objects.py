@@ -1,20 +1,24 @@
-"""Python objects as elements. The array's codec determines which of them it can hold."""
+"""Elements of which the array's codec determines what it can hold: Python objects, and texts of ``categorize``."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import contextlib
+import json
+import math
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from ..codecs.numcodecs_adapter import NumcodecsArrayToBytes
+from ..codecs.numcodecs_adapter import NumcodecsArrayToBytes, NumcodecsCodec
 from ..codecs.sharding import ShardingIndexed
-from ..documents.json import quote
+from ..documents.json import MAX_DEPTH, quote
+from ..dtypes.masks import unmasked
 from ..errors import ArgumentError
 from ..metadata.to_documents import plain_value
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     import numpy.typing as npt
 
@@ -27,7 +31,7 @@ TEXTS: Final[dict[str, type[str] | type[bytes]]] = {"vlen-utf8": str, "vlen-byte
 
 @dataclass(frozen=True, slots=True)
 class ObjectType:
-    """Type of the Python objects that an array holds.
+    """Type of the Python objects, or of the texts, that an array's codec holds.
 
     Attributes
     ----------
@@ -35,38 +39,59 @@ class ObjectType:
         ``id`` of the codec that encodes them as bytes; None if it is not one of numcodecs.
     unset
         Whether the fill value is undefined, so that unwritten elements are read as the integer 0.
+    configuration
+        Parameters of the codec in numcodecs.
+    fill_value
+        Fill value, if it is defined.
     """
 
     codec: str | None
     unset: bool
+    configuration: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    fill_value: Any = field(default=None, hash=False)
+
+    @property
+    def is_text(self) -> bool:
+        """Whether elements are strings or bytes, so that no list or array is an element."""
+        return self.codec in TEXTS or self.codec == "categorize"
+
+    def is_missing(self, item: Any) -> bool:
+        """Return whether an object is what unwritten elements are read as, which can also be written."""
+        absent = 0 if self.unset else self.fill_value
+        # Lists may contain arrays, whose comparison has no truth value.
+        with contextlib.suppress(Exception):
+            return type(item) is type(absent) and bool(item == absent)
+        return False
 
 
 def object_codec(codecs: Sequence[Codec]) -> str | None:
     """Return the ``id`` of the numcodecs codec that encodes a chunk (an inner chunk, in a shard) as bytes, if any."""
-    for codec in codecs:
-        if isinstance(codec, ShardingIndexed):
-            return object_codec(codec.codecs)
-        if isinstance(codec, NumcodecsArrayToBytes):
-            return codec.id
-    return None
+    return next((codec.id for codec in _of_chunks(codecs) if isinstance(codec, NumcodecsArrayToBytes)), None)
+
+
+def _of_chunks(codecs: Sequence[Codec]) -> Sequence[Codec]:
+    shard = next((codec for codec in codecs if isinstance(codec, ShardingIndexed)), None)
+    return codecs if shard is None else _of_chunks(shard.codecs)
 
 
 def object_type_of(metadata: ArrayMetadata) -> ObjectType | None:
-    """Return the type of an array's objects, or None if its elements are not Python objects."""
-    if not metadata.dtype.hasobject:
-        return None
-    return ObjectType(object_codec(metadata.codecs), unset=metadata.fill_value is None)
+    """Return the type of an array's objects, or of its categories; None if its dtype tells what elements are."""
+    unset = metadata.fill_value is None
+    for codec in _of_chunks(metadata.codecs) if metadata.dtype.kind in "OU" else ():
+        if isinstance(codec, NumcodecsArrayToBytes) or (isinstance(codec, NumcodecsCodec) and codec.id == "categorize"):
+            return ObjectType(codec.id, unset, codec.configuration, metadata.fill_value)
+    return ObjectType(None, unset) if metadata.dtype.hasobject else None
 
 
-def checked(objects: npt.NDArray[Any], object_type: ObjectType, node: str) -> npt.NDArray[Any]:
-    """Return objects as the array will read them back.
+def checked(elements: npt.NDArray[Any], object_type: ObjectType, node: str) -> npt.NDArray[Any]:
+    """Return elements as the array will read them back; those of ``vlen-array`` unchanged.
 
     Parameters
     ----------
-    objects
-        Array of dtype object.
+    elements
+        Array of dtype object, or of the array's texts.
     object_type
-        Type of the objects.
+        Type of the elements.
     node
         Path of the array, for messages.
 
@@ -76,14 +101,131 @@ def checked(objects: npt.NDArray[Any], object_type: ObjectType, node: str) -> np
         If the codec would refuse or change one of them.
     """
     if object_type.codec in TEXTS:
-        return _texts(objects, TEXTS[object_type.codec], object_type, node)
+        return _texts(elements, TEXTS[object_type.codec], object_type, node)
+    if object_type.codec == "categorize":
+        return _categories(elements, object_type, node)
     if object_type.codec == "json2":
-        result = np.empty(objects.shape, object)
-        # One element at a time: NumPy would take lists for dimensions.
-        for index, item in np.ndenumerate(objects):
-            result[index] = plain_value(item, f"{node}: {quote(item)}")
-        return result
-    return objects
+        return as_objects([_json(item, object_type, node) for item in elements.flat], elements.shape)
+    if object_type.codec == "msgpack2":
+        packing = _Packing(
+            **{"use_single_float": False, "use_bin_type": True, "raw": False, **object_type.configuration}
+        )
+        return as_objects([_packed(item, packing, node) for item in elements.flat], elements.shape)
+    return elements
+
+
+def as_objects(items: Sequence[Any], shape: tuple[int, ...]) -> npt.NDArray[Any]:
+    """Return items as an array of objects; NumPy would take lists and arrays among them for dimensions."""
+    return np.fromiter(items, object, len(items)).reshape(shape)
+
+
+def _json(item: Any, object_type: ObjectType, node: str) -> Any:
+    plain = plain_value(item, f"{node}: {quote(item)}")
+    if object_type.configuration.get("ensure_ascii", True):
+        return plain
+    encoding = object_type.configuration.get("encoding", "utf-8")
+    try:
+        json.dumps(plain, ensure_ascii=False).encode(encoding)
+    except UnicodeEncodeError as error:
+        wrong = error.object[error.start : error.end]
+        raise ArgumentError(
+            f"{node}: {quote(item)} cannot be stored: the codec json2 has ensure_ascii=False, and {encoding} cannot "
+            f"encode {wrong!r}"
+        ) from None
+    return plain
+
+
+def _categories(elements: npt.NDArray[Any], object_type: ObjectType, node: str) -> npt.NDArray[Any]:
+    # What is no label is encoded as 0, which is decoded as the empty string.
+    labels = {*object_type.configuration["labels"], ""}
+    found = elements.ravel().tolist()
+    if set(map(type, found)) <= {str} and set(found) <= labels:
+        return elements
+    # As in _texts, classes derived from str may claim to be equal to anything.
+    found = [str.__getitem__(item, slice(None)) if isinstance(item, str) else item for item in found]
+    for item in found:
+        if not (item in labels if isinstance(item, str) else object_type.is_missing(item)):
+            raise ArgumentError(
+                f"{node}: {quote(item)} cannot be stored: it is not one of the labels of the codec categorize, "
+                f"{quote(object_type.configuration['labels'])}, nor the empty string"
+            )
+    return as_objects(found, elements.shape)
+
+
+@dataclass(frozen=True, slots=True)
+class _Packing:
+    """Parameters of ``msgpack2``, and what it reads back."""
+
+    use_single_float: bool
+    use_bin_type: bool
+    raw: bool
+
+    def plain(self, value: Any, depth: int = 0) -> Any:
+        """Return a value as it is read back, as :func:`plain_value` does; raise ValueError if it would be another."""
+        if depth >= MAX_DEPTH - 1:
+            raise ValueError(f"nested more than {MAX_DEPTH - 1} deep")
+        if isinstance(value, np.ndarray):
+            value = unmasked(value, "an array in it")
+        if isinstance(value, np.generic | np.ndarray) and value.dtype.kind in "biufUS":
+            value = value.tolist()
+        if value is None or isinstance(value, bool):
+            return value
+        if isinstance(value, int | float):
+            return self._number(value)
+        if isinstance(value, str | bytes | bytearray | memoryview):
+            return self._text(value)
+        if _is_extension(value):
+            return value
+        if isinstance(value, list | tuple):
+            return [self.plain(item, depth + 1) for item in value]
+        if hasattr(value, "items"):
+            return {self._name(name): self.plain(item, depth + 1) for name, item in value.items()}
+        raise ValueError(
+            f"msgpack has no {type(value).__name__}; use numbers, strings, bytes, booleans, None, lists and mappings"
+        )
+
+    def _number(self, value: int | float) -> int | float:
+        # Subclasses (enumerations) would be read back as plain numbers.
+        if isinstance(value, int):
+            if not -(2**63) <= value < 2**64:
+                raise ValueError(f"msgpack has integers of 64 bits, which do not hold {quote(value)}")
+            return int(value)
+        with np.errstate(all="ignore"):
+            if self.use_single_float and math.isfinite(value) and not np.isfinite(np.float32(value)):
+                raise ValueError(f"{value!r} is out of the range of use_single_float=True")
+        return float(value)
+
+    def _text(self, value: str | bytes | bytearray | memoryview) -> str | bytes:
+        if not isinstance(value, str):
+            if not self.use_bin_type and not self.raw:
+                raise ValueError("with use_bin_type=False, the codec reads bytes as text; decode them first")
+            return bytes(value)
+        if self.raw:
+            raise ValueError("with raw=True, the codec reads text as bytes; encode it first")
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise ValueError("UTF-8 cannot encode an unpaired surrogate") from None
+        return str.__getitem__(value, slice(None))
+
+    def _name(self, name: Any) -> str | bytes:
+        if not isinstance(name, str | bytes):
+            # Written without complaint, and then nobody reads the chunk: msgpack refuses such keys by default.
+            raise ValueError(f"keys are strings or bytes, not {quote(name)}")
+        return self._text(name)
+
+
+def _is_extension(value: Any) -> bool:
+    import msgpack  # type: ignore[import-untyped,unused-ignore]
+
+    return isinstance(value, msgpack.ExtType | msgpack.Timestamp)
+
+
+def _packed(item: Any, packing: _Packing, node: str) -> Any:
+    try:
+        return packing.plain(item)
+    except ValueError as error:
+        raise ArgumentError(f"{node}: {quote(item)} cannot be stored: {error}") from None
 
 
 def _texts(

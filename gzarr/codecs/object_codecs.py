@@ -47,6 +47,9 @@ def _assemble(items: Any, count: int) -> Any:
         raise ValueError("the shape is not a list of integers")
     if math.prod(shape) != count or len(shape) > 32:
         raise ValueError(f"the shape {str(shape)[:100]} does not have the expected {count} items")
+    if len(items) - 2 not in (count, shape[0] if shape else 1):
+        # NumPy would give one item to all elements, and numcodecs' msgpack2 takes an element without dimensions apart.
+        raise ValueError(f"{len(items) - 2} items, which do not have the shape {str(shape)[:100]}")
     dtype = items[-2]
     if isinstance(dtype, bytes):
         dtype = dtype.decode("ascii")
@@ -68,7 +71,10 @@ def decode_json2(data: bytes, count: int, configuration: Mapping[str, Any]) -> A
 
 
 def decode_msgpack2(data: bytes, count: int, configuration: Mapping[str, Any]) -> Any:
-    """Decode a ``msgpack2`` chunk of ``count`` items."""
+    """Decode a ``msgpack2`` chunk of ``count`` items.
+
+    Like numcodecs, it refuses keys that are neither strings nor bytes: the hashes of others can be chosen to collide.
+    """
     import msgpack  # type: ignore[import-untyped,unused-ignore]
 
     return _assemble(msgpack.unpackb(data, raw=configuration.get("raw", False)), count)

@@ -33,6 +33,10 @@ def made(**arguments: Any) -> gzarr.Array:
     return gzarr.create_array({}, device="cpu", **arguments)
 
 
+def objects(*items: Any) -> Any:
+    return np.fromiter(items, object, len(items))
+
+
 class OnlyDlpack:
     """An array of a library that supports only DLPack."""
 
@@ -256,6 +260,63 @@ class TestData:
         array = gzarr.full_like([1, 2], 7, device="cpu")
         assert (array.dtype, array[...].tolist()) == (np.int64, [7, 7])
         assert gzarr.zeros_like(np.array(["a", "b"]), device="cpu")[...].tolist() == ["", ""]
+
+
+class TestTexts:
+    """Neither numbers nor bytes that are no ASCII become text."""
+
+    NOT_ASCII: tuple[Any, ...] = (b"\xff", [b"\xff"], np.array([b"\xff"]), np.array([b"\xff"], object))
+
+    @pytest.mark.parametrize("value", NOT_ASCII)
+    def test_bytes_that_are_no_ascii(self, value: Any) -> None:
+        message = r"b'\\xff' cannot be stored as <U3: it is not ASCII; decode it first"
+        store: dict[str, bytes] = {}
+        array = gzarr.create_array(store, shape=(1,), dtype="U3", device="cpu")
+        before = dict(store)
+        with pytest.raises(gzarr.ArgumentError, match=f"^/: {message}"):
+            array[...] = value
+        with pytest.raises(gzarr.ArgumentError, match=message):
+            array.append(value if np.ndim(value) else [value])
+        assert store == before
+        with pytest.raises(gzarr.ArgumentError, match=message):
+            made(data=value, dtype="U3", shape=np.shape(value))
+        with pytest.raises(gzarr.ArgumentError, match=f"^fill_value: {message}"):
+            made(shape=1, dtype="U3", fill_value=b"\xff")
+
+    def test_fields_that_are_no_ascii(self) -> None:
+        array = made(shape=1, dtype=[("a", "U3")])
+        values: tuple[Any, ...] = (b"\xff", (b"\xff",), np.array([(b"\xff",)], [("a", "S1")]), objects((b"\xff",)))
+        for value in values:
+            with pytest.raises(gzarr.ArgumentError, match=r"field 'a': b'\\xff' cannot be stored as <U3"):
+                array[...] = value
+
+    def test_ascii(self) -> None:
+        array = made(shape=(2,), dtype="U3")
+        for value in ([b"ab", "c"], np.array([b"ab", b"c"]), objects(b"ab", "c"), np.array(["ab", "c"], STRING)):
+            array[...] = value
+            assert array[...].tolist() == ["ab", "c"]
+
+    @pytest.mark.parametrize("dtype", ["S30", "U30", "V30", "V4", [("a", "U30")]])
+    @pytest.mark.parametrize("item", [5, True, 1.5, np.datetime64("2020"), np.timedelta64(1, "D")])
+    def test_numbers_and_times(self, dtype: Any, item: Any) -> None:
+        array = made(shape=(1,), dtype=dtype)
+        for value in (item, [item], np.array([item]), objects(item)):
+            with pytest.raises(gzarr.ArgumentError, match=r"not (an element|elements) of"):
+                array[...] = value
+
+    @pytest.mark.parametrize(("dtype", "text"), [("U30", "a"), ("S30", b"a"), ("U30", b"a")])
+    @pytest.mark.parametrize("item", [5, None, np.nan, True])
+    def test_among_objects(self, dtype: str, text: Any, item: Any) -> None:
+        array = made(shape=(2,), dtype=dtype)
+        for value in ([text, item], objects(text, item)):
+            with pytest.raises(gzarr.ArgumentError, match=f"{item} is not an element of"):
+                array[...] = value
+
+    def test_text_is_no_raw_bytes(self) -> None:
+        for value in (np.array(["a"]), np.array(["a"], object), np.array(["a"], STRING), "a"):
+            with pytest.raises(gzarr.ArgumentError):
+                made(shape=1, dtype="V30")[...] = value
+        assert made(shape=1, dtype="V3", data=np.array([b"abc"]))[0].tobytes() == b"abc"
 
 
 class TestSavingOverItself:

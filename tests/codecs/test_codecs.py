@@ -348,6 +348,7 @@ def test_codecs_registered_with_numcodecs():
         ("json2", b'["a", "|O", [1000000000000]]'),
         ("json2", b'["a", "|O", [-4]]'),
         ("json2", b'["a", "b", "c", "d", "V2000000000", [4]]'),
+        ("json2", b'["a", "|O", [4]]'),
         ("json2", b"[" * 100_000),
         ("json2", b"nonsense"),
         ("msgpack2", b"\xdd\xff\xff\xff\xff"),
@@ -364,6 +365,23 @@ def test_objects_that_lie(codec, data):
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 16 << 20
+
+
+def test_one_object_is_not_the_first_of_several():
+    """numcodecs' msgpack2 takes apart a list that is the element of an array without dimensions."""
+    codec = codec_from_v2({"id": "msgpack2"}, "$", first=True, objects=True)
+    chunk = ArrayRepresentation((), np.dtype(object))
+    data = bytes(numcodecs.MsgPack().encode(np.fromiter([[1, 2]], object, 1).reshape(())))
+    with pytest.raises(ValueError, match="2 items"):
+        codec.decode(data, chunk)
+
+
+def test_keys_of_msgpack_that_can_be_made_to_collide():
+    """As in numcodecs, only strings and bytes are keys."""
+    codec = codec_from_v2({"id": "msgpack2"}, "$", first=True, objects=True)
+    data = numcodecs.MsgPack().encode(np.array([{1: "x"}], object))
+    with pytest.raises(ValueError, match="int is not allowed for map key"):
+        codec.decode(data, ArrayRepresentation((1,), np.dtype(object)))
 
 
 # -- shards ------------------------------------------------------------------------------------------------------------

@@ -1,0 +1,239 @@
+"""Objects for writing: what the array's codec would change, or could not read back, is refused before it is written."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgpack
+import numcodecs
+import numpy as np
+import pytest
+
+import gzarr
+
+ROWS: dict[str, Any] = {"id": "vlen-array", "dtype": "<i4"}
+CATEGORIES: dict[str, Any] = {"id": "categorize", "labels": ["a", "b"], "dtype": "|O", "astype": "|u1"}
+MSGPACK: dict[str, Any] = {"id": "msgpack2"}
+JSON: dict[str, Any] = {"id": "json2"}
+MASKED = np.ma.masked_array([1, 2], [True, False])
+
+
+def made(codec: dict[str, Any], store: dict[str, bytes] | None = None, **arguments: Any) -> gzarr.Array:
+    options: dict[str, Any] = {"shape": (2,), "dtype": object, "zarr_format": 2, "device": "cpu", **arguments}
+    return gzarr.create_array({} if store is None else store, filters=[codec], **options)
+
+
+def objects(*items: Any) -> Any:
+    result = np.empty(len(items), object)
+    for i, item in enumerate(items):
+        result[i] = item
+    return result
+
+
+def written(codec: dict[str, Any], *items: Any, **arguments: Any) -> list[Any]:
+    array = made(codec, shape=(len(items),), **arguments)
+    array[...] = objects(*items)
+    found: list[Any] = array[...].tolist()
+    return found
+
+
+def nested(depth: int) -> list[Any]:
+    result: list[Any] = []
+    for _ in range(depth):
+        result = [result]
+    return result
+
+
+@pytest.mark.parametrize(
+    ("codec", "item", "message"),
+    [
+        (ROWS, np.array([1.5, 3e10]), r"/: element \(1,\): .*1\.5\)? cannot be stored as int32"),
+        (ROWS, [1, 2**40], "cannot be stored as int32"),
+        (ROWS, 1.5, "cannot be stored as int32"),
+        ({**ROWS, "dtype": "|u1"}, np.array([300, -1]), "300.* cannot be stored as uint8"),
+        ({**ROWS, "dtype": "<f4"}, np.array([1e300]), "out of the range of float32"),
+        ({**ROWS, "dtype": ">i2"}, np.array([2**20]), "cannot be stored as int16"),
+        (ROWS, None, "None is not an array of int32; use an empty list"),
+        (ROWS, "5", "are not elements of int32"),
+        (ROWS, np.zeros((2, 2), "i4"), "the codec holds one dimension"),
+        (ROWS, MASKED, "masked"),
+        (CATEGORIES, "typo", r"'typo' cannot be stored: it is not one of the labels .*\['a', 'b'\]"),
+        (CATEGORIES, None, "None cannot be stored"),
+        (CATEGORIES, ["a"], r"\['a'\] cannot be stored"),
+        (CATEGORIES, 0.0, "0.0 cannot be stored"),
+        (MSGPACK, {1: "x"}, r"\{1: 'x'\} cannot be stored: keys are strings or bytes, not 1"),
+        (MSGPACK, [{"a": {None: 1}}], "keys are strings or bytes, not None"),
+        (MSGPACK, 2**64, "integers of 64 bits"),
+        (MSGPACK, "\ud800", "unpaired surrogate"),
+        (MSGPACK, {1, 2}, "msgpack has no set"),
+        (MSGPACK, np.datetime64("2020"), "msgpack has no datetime64"),
+        (MSGPACK, MASKED, "masked"),
+        (MSGPACK, nested(200), "nested more than 127 deep"),
+        ({**MSGPACK, "raw": True}, "a", "raw=True, the codec reads text as bytes"),
+        ({**MSGPACK, "raw": True}, {"a": 1}, "raw=True"),
+        ({**MSGPACK, "use_bin_type": False}, b"a", "use_bin_type=False, the codec reads bytes as text"),
+        ({**MSGPACK, "use_single_float": True}, 1e300, "out of the range of use_single_float"),
+        ({**JSON, "ensure_ascii": False}, ["\ud800"], "utf-8 cannot encode"),
+        ({**JSON, "ensure_ascii": False, "encoding": "ascii"}, "é", "ascii cannot encode 'é'"),
+    ],
+)
+def test_what_a_codec_would_change_is_refused(codec: dict[str, Any], item: Any, message: str) -> None:
+    """Also within a selection of several elements, of one, and when an array is created; nothing is written."""
+    good: Any = {"vlen-array": [1], "categorize": "a"}.get(codec["id"])
+    store: dict[str, bytes] = {}
+    array = made(codec, store)
+    before = dict(store)
+    with pytest.raises(gzarr.ArgumentError, match=message):
+        array[...] = objects(good, item)
+    with pytest.raises(gzarr.ArgumentError):
+        array.oindex[[1]] = objects(item)
+    with pytest.raises(gzarr.ArgumentError):
+        array.write_many([0, slice(1, 2)], [good, objects(item)])
+    with pytest.raises(gzarr.ArgumentError):
+        array.append(objects(item))
+    assert store == before
+    with pytest.raises(gzarr.ArgumentError):
+        made(codec, store, data=objects(good, item), overwrite=True)
+    assert store == before
+
+
+@pytest.mark.parametrize("labels", [["a", "b"], ["abcd", "b"]])
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_categories_of_texts_of_one_length(labels: list[str], zarr_format: Any) -> None:
+    codec: dict[str, Any] = {"labels": labels, "dtype": "<U3", "astype": "|u1"}
+    arguments: dict[str, Any] = {"filters": [{"id": "categorize", **codec}]}
+    if zarr_format == 3:
+        little = {"name": "bytes", "configuration": {"endian": "little"}}
+        arguments = {"codecs": [little, {"name": "numcodecs.categorize", "configuration": codec}]}
+    store: dict[str, bytes] = {}
+    array = gzarr.create_array(store, shape=(2,), dtype="U3", zarr_format=zarr_format, device="cpu", **arguments)
+    before = dict(store)
+    for value in (["b", "abc"], np.array(["b", "abc"]), "abc", objects("b", "abc")):
+        with pytest.raises(gzarr.ArgumentError, match="'abc' cannot be stored: it is not one of the labels"):
+            array[...] = value
+    assert store == before
+    array[...] = ["b", ""]
+    assert array[...].tolist() == ["b", ""]
+
+
+@pytest.mark.parametrize(
+    ("codec", "item", "expected"),
+    [
+        (ROWS, [1, 2], [1, 2]),
+        (ROWS, (), []),
+        (ROWS, 5, [5]),
+        (ROWS, np.array([1.0, 2.0]), [1, 2]),
+        (ROWS, np.array([1, 2], ">i8"), [1, 2]),
+        ({**ROWS, "dtype": ">f4"}, [0.5], [0.5]),
+        (CATEGORIES, np.str_("b"), "b"),
+        (CATEGORIES, "", ""),
+        (MSGPACK, (1, (2,)), [1, [2]]),
+        (MSGPACK, {"a": b"b", b"c": bytearray(b"d")}, {"a": b"b", b"c": b"d"}),
+        (MSGPACK, np.array([[1, 2]]), [[1, 2]]),
+        (MSGPACK, [np.float32(0.5), np.bool_(True), np.bytes_(b"x")], [0.5, True, b"x"]),
+        (MSGPACK, [2**64 - 1, -(2**63), None, True], [2**64 - 1, -(2**63), None, True]),
+        (MSGPACK, msgpack.ExtType(5, b"a"), msgpack.ExtType(5, b"a")),
+        ({**MSGPACK, "raw": True}, {b"k": b"\xff"}, {b"k": b"\xff"}),
+        ({**MSGPACK, "use_bin_type": False}, {"k": "é"}, {"k": "é"}),
+        ({**MSGPACK, "use_single_float": True}, [np.inf, 0.5], [np.inf, 0.5]),
+        (JSON, "\ud800", "\ud800"),
+        ({**JSON, "ensure_ascii": False}, ["é"], ["é"]),
+    ],
+)
+def test_what_a_codec_holds(codec: dict[str, Any], item: Any, expected: Any) -> None:
+    found = written(codec, item, item)
+    if codec["id"] == "vlen-array":
+        assert {row.dtype for row in found} == {np.dtype(codec["dtype"])}
+        found = [row.tolist() for row in found]
+    assert found == [expected, expected]
+    assert type(found[0]) is type(expected)
+
+
+@pytest.mark.parametrize("fill_value", [None, 0])
+def test_what_nobody_has_written_can_be_written_again(fill_value: Any) -> None:
+    for codec, item in ((ROWS, [1]), (CATEGORIES, "a"), (MSGPACK, "a")):
+        store: dict[str, bytes] = {}
+        array = made(codec, store, shape=(4,), chunks=2, fill_value=fill_value)
+        before = sorted(store)
+        array[...] = array[...]
+        assert sorted(store) == before
+        array[0] = item
+        array[...] = array[...]
+        assert sorted(store) == [*before, "0"]
+
+
+def test_a_list_without_elements_as_fill_value() -> None:
+    store: dict[str, bytes] = {}
+    array = made(ROWS, store, fill_value=[])
+    array[...] = [[], []]
+    assert list(store) == [".zarray"]
+    array[...] = objects([np.array([1])[0]], [])
+    assert [row.tolist() for row in array[...]] == [[1], []]
+
+
+class Exported:
+    """An array of another library."""
+
+    def __init__(self, array: Any) -> None:
+        self.array = array
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        return self.array
+
+
+class TestOneElement:
+    """As in NumPy, an array that is assigned to one element of an array of objects is that element."""
+
+    @pytest.mark.parametrize("row", [np.array([1, 2, 3]), np.array([7]), np.array([], "i2"), np.arange(6, dtype=">i8")])
+    @pytest.mark.parametrize("wrapped", [False, True])
+    def test_rows(self, row: Any, wrapped: bool) -> None:
+        value = Exported(row) if wrapped else row
+        array = made(ROWS, shape=(6,), chunks=2)
+        array[0] = value
+        array.oindex[1] = value
+        array.set_basic_selection(2, value)
+        array.write(3, value)
+        array.write_many([4, -1], [value, value])
+        assert [found.tolist() for found in array[...]] == [row.tolist()] * 6
+        assert array[0].dtype == np.int32
+
+    def test_without_dimensions(self) -> None:
+        array = made(ROWS, shape=())
+        array[()] = np.array([1, 2])
+        assert array[()].tolist() == [1, 2]
+        array[...] = np.array([3])
+        assert array[()].tolist() == [3]
+
+    def test_other_codecs(self) -> None:
+        for codec in (JSON, MSGPACK):
+            array = made(codec)
+            array[0] = np.array([[1, 2], [3, 4]])
+            array[1] = np.array(["a"])
+            assert array[...].tolist() == [[[1, 2], [3, 4]], ["a"]]
+
+    def test_arrays_of_objects_hold_elements(self) -> None:
+        array = made(ROWS)
+        array[0] = objects(np.array([1, 2]))
+        assert array[0].tolist() == [1, 2]
+        with pytest.raises(gzarr.ArgumentError, match="does not broadcast"):
+            array[0] = objects([1], [2])
+
+    def test_strings_are_elements_themselves(self) -> None:
+        array = made(CATEGORIES)
+        array[0] = np.array(["b"])
+        array[1] = ["a"]
+        assert array[...].tolist() == ["b", "a"]
+
+    def test_masked_rows(self) -> None:
+        with pytest.raises(gzarr.ArgumentError, match="masked"):
+            made(ROWS)[0] = MASKED
+
+
+@pytest.mark.parametrize("element", [[7], [1, 2], "x", {"a": 1}], ids=str)
+def test_an_array_of_messages_without_dimensions(element: Any) -> None:
+    """The codec of numcodecs takes the element of such an array for its list of elements."""
+    array = gzarr.create_array({}, shape=(), dtype=object, zarr_format=2, filters=[numcodecs.MsgPack()])
+    value = np.empty((), object)
+    value[()] = element
+    array[...] = value
+    assert array[...] == element
