@@ -24,7 +24,7 @@ from ..documents.json import quote
 from ..dtypes.properties import bits, component, kind_of, mantissa_bits
 from ..errors import MetadataError
 from .buffers import need_array
-from .codec import ArrayRepresentation, Codec, CodecKind, EncodingStep, Operation, Representation
+from .codec import ArrayRepresentation, Codec, CodecKind, EncodingStep, Keeping, Operation, Representation
 
 if TYPE_CHECKING:
     from ..documents.configuration import Configuration
@@ -43,6 +43,7 @@ class BitroundCodec(Codec):
     """
 
     kind: ClassVar[CodecKind] = "array_to_array"
+    is_elementwise: ClassVar[bool] = True
     keepbits: int
     name: str = field(default="bitround", compare=False)
 
@@ -73,6 +74,10 @@ class BitroundCodec(Codec):
         if kind_of(array.dtype) not in "iumMfc" or bits(component(array.dtype)) % 8:
             raise MetadataError(f"bitround takes numbers of whole bytes, not elements of {quote(str(array.dtype))}")
         return replace(array, as_integers=True)
+
+    def keeps(self, decoded: Representation) -> Keeping:
+        """Return that rounded numbers stay."""
+        return "own"
 
     def decode(self, encoded: Any, decoded: Representation) -> Any:
         """Return the array unchanged."""

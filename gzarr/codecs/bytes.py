@@ -47,6 +47,7 @@ class BytesCodec(Codec):
     """
 
     kind: ClassVar[CodecKind] = "array_to_bytes"
+    is_elementwise: ClassVar[bool] = True
     endian: Endian | None = None
     stored_dtype: np.dtype[Any] | None = None
 

@@ -132,13 +132,13 @@ class LzmaCodec(Codec):
             raise configuration.error("preset", "an integer from 0 to 9, or null")
         if filters is not None:
             at = f"{configuration.json_path}.filters"
-            if isinstance(filters, list):
+            if isinstance(filters, list | tuple):
                 filters = [
                     {name: whole(v, f"{at}[{i}].{name}") for name, v in f.items()} if isinstance(f, dict) else f
                     for i, f in enumerate(filters)
                 ]
                 configuration.values["filters"] = filters
-            good = isinstance(filters, list) and filters and all(cls._is_filter(f) for f in filters)
+            good = isinstance(filters, list | tuple) and filters and all(cls._is_filter(f) for f in filters)
             if not good:
                 raise configuration.error("filters", 'an array of objects with an integer "id" and integers, or null')
         elif container == _FORMAT_RAW:

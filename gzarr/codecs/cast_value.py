@@ -31,7 +31,7 @@ from ..dtypes.v3 import parse_v3
 from ..errors import MetadataError
 from . import casting
 from .buffers import need_array
-from .codec import ArrayRepresentation, Codec, CodecKind, EncodingStep, Operation, Representation, convert
+from .codec import ArrayRepresentation, Codec, CodecKind, EncodingStep, Keeping, Operation, Representation, convert
 
 if TYPE_CHECKING:
     from ..documents.configuration import Configuration
@@ -60,6 +60,7 @@ class CastValueCodec(Codec):
     """
 
     kind: ClassVar[CodecKind] = "array_to_array"
+    is_elementwise: ClassVar[bool] = True
     dtype: np.dtype[Any]
     data_type: str
     rounding: casting.Rounding = "nearest-even"
@@ -128,6 +129,16 @@ class CastValueCodec(Codec):
         self._pairs("encode", array.dtype, self.dtype)
         self._pairs("decode", self.dtype, array.dtype)
         return ArrayRepresentation(array.shape, self.dtype)
+
+    def keeps(self, decoded: Representation) -> Keeping:
+        """Return whether each number of one type is one of the other."""
+        dtype = need_array(decoded, self.label).dtype
+        if self.scalar_map != "{}":
+            return "most"
+        if casting.holds(self.dtype, dtype):
+            return "all"
+        # Where the stored type has numbers between those of the array's, its largest one may become one too large.
+        return "own" if casting.holds(dtype, self.dtype) or self.out_of_range != "wrap" else "most"
 
     def converts(self, dtype: np.dtype[Any]) -> bool:
         """Return whether decoding to a data type is the conversion that C and NumPy do, and no number is an error."""

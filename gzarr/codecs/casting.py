@@ -35,6 +35,18 @@ def is_real(dtype: np.dtype[Any]) -> bool:
     return kind_of(dtype) in ("i", "u", "f")
 
 
+def holds(wide: np.dtype[Any], dtype: np.dtype[Any]) -> bool:
+    """Return whether each number of a type is one of another type, too; False if that is not known."""
+    if wide == dtype:
+        return True
+    if wide.isbuiltin != 1 or dtype.isbuiltin != 1:
+        return False
+    if dtype.kind in "iu" and wide.kind in "fc":
+        # NumPy calls a cast of int64 to float64 safe.
+        return np.iinfo(dtype).bits - (dtype.kind == "i") <= np.finfo(wide).nmant + 1
+    return np.can_cast(dtype, wide, "safe")
+
+
 def cast(
     array: npt.NDArray[Any], dtype: np.dtype[Any], rounding: Rounding, out_of_range: OutOfRange | None
 ) -> npt.NDArray[Any]:

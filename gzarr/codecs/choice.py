@@ -46,6 +46,12 @@ _DEFAULTS: Final[dict[str, dict[str, Any]]] = {
 }
 
 
+class SourceCodecs(tuple[Codec, ...]):
+    """The codecs of a source, for its copy: also those that cannot write, for it may take the chunks as they are."""
+
+    __slots__ = ()
+
+
 def choose(
     dtype: np.dtype[Any],
     text: str | None,
@@ -169,7 +175,14 @@ def as_codecs(value: Any, dtype: np.dtype[Any], what: str) -> tuple[Codec, ...]:
     if value is None:
         return ()
     values: Sequence[Any] = value if isinstance(value, list | tuple) else [value]
-    return tuple(_as_codec(item, dtype, f"{what}[{i}]") for i, item in enumerate(values))
+    codecs = tuple(_as_codec(item, dtype, f"{what}[{i}]") for i, item in enumerate(values))
+    reader = None if isinstance(value, SourceCodecs) else next((codec for codec in codecs if not codec.writes), None)
+    if reader is not None:
+        raise ArgumentError(
+            f"{what}: {reader.label} is read-only: for writing, it would need an image rather than bytes; choose "
+            "another codec"
+        )
+    return codecs
 
 
 def _as_codec(value: Any, dtype: np.dtype[Any], what: str) -> Codec:

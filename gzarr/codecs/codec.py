@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["ArrayRepresentation", "BytesRepresentation", "Codec", "EncodingStep", "Operation"]
 
 CodecKind: TypeAlias = Literal["array_to_array", "array_to_bytes", "bytes_to_bytes"]
+Keeping: TypeAlias = Literal["all", "own", "most", "none"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +146,8 @@ class Codec(ABC):
     kind: ClassVar[CodecKind]
     #: What an element is that was never written, if elements are texts of any length and the document says nothing.
     empty_text: str | bytes | None = None
+    #: Whether each element is encoded without regard to the others, to as many elements, and in some order.
+    is_elementwise: ClassVar[bool] = False
 
     @property
     @abstractmethod
@@ -189,6 +192,26 @@ class Codec(ABC):
     @abstractmethod
     def encode(self, decoded: Any, representation: Representation) -> Any:
         """Encode one chunk in host memory: the inverse of :meth:`decode`; ``representation`` describes ``decoded``."""
+
+    def keeps(self, decoded: Representation) -> Keeping:
+        """Return which elements are the same once they are encoded and decoded.
+
+        Parameters
+        ----------
+        decoded
+            Representation of the input.
+
+        Returns
+        -------
+        ``"all"``; ``"own"``, those that the codec has decoded; ``"most"`` of these, as far as is known without looking
+        at them; or ``"none"`` for sure.
+        """
+        return "all"
+
+    @property
+    def writes(self) -> bool:
+        """Whether the codec can encode, too."""
+        return True
 
     def operations(self, decoded: Representation) -> tuple[Operation, ...] | None:
         """Return the native decoding steps (usually one), or None if only :meth:`decode` can decode it.

@@ -29,17 +29,20 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from ..documents.json import quote
+from ..dtypes.properties import native
 from ..errors import MetadataError, UnsupportedError
 from ..installing import COMMANDS
 from . import object_codecs
-from .arithmetic import compiled_filter, filter_step
-from .buffers import UNKNOWN_LIMIT_BYTES, checked, compressed, flat, need_array, need_bytes
+from .arithmetic import adds_integers, compiled_filter, filter_step, filter_types
+from .buffers import ceiling, checked, compressed, flat, need_array, need_bytes
+from .casting import holds
 from .codec import (
     ArrayRepresentation,
     BytesRepresentation,
     Codec,
     CodecKind,
     EncodingStep,
+    Keeping,
     Operation,
     Representation,
     convert,
@@ -63,6 +66,14 @@ ARRAY_TO_ARRAY = frozenset(("delta", "bitround", "fixedscaleoffset", "quantize",
 _DTYPES = ("dtype", "astype", "decode_dtype", "encode_dtype")
 _TEXT_KINDS = {"vlen-utf8": "OU", "vlen-bytes": "OS", "vlen-array": "O"}
 _IMAGECODECS = "imagecodecs_"
+#: Codecs of imagecodecs that take bytes. Others take an image, whose shape the documents do not have.
+_OF_BYTES = frozenset(
+    _IMAGECODECS + name
+    for name in (
+        *("blosc", "blosc2", "brotli", "bz2", "deflate", "lz4", "lz4f", "lz4h5", "lzf", "lzfse", "lzham", "lzma"),
+        *("lzw", "pglz", "snappy", "zlib", "zlibng", "zopfli", "zstd"),
+    )
+)
 _COMMANDS = {"msgpack2": COMMANDS["msgpack"], "crc32c": COMMANDS["google-crc32c"]}
 
 
@@ -85,6 +96,36 @@ class NumcodecsCodec(Codec):
     def has_checksum(self) -> bool:
         """Whether it is one of numcodecs' checksums."""
         return self.id in _CHECKSUMS
+
+    @property
+    def is_elementwise(self) -> bool:  # type: ignore[override]
+        """Whether it is a filter of numbers, one by one."""
+        return self.id in ARRAY_TO_ARRAY - {"delta", "packbits"}
+
+    @property
+    def writes(self) -> bool:
+        """Whether it is none of imagecodecs' codecs of images."""
+        return not self.id.startswith(_IMAGECODECS) or self.id in _OF_BYTES
+
+    def keeps(self, decoded: Representation) -> Keeping:
+        """Return what filters of numbers keep; all other codecs are without loss, as far as is known."""
+        # To a power of two, exactly; and labels stay labels.
+        if self.id in ("bitround", "quantize", "categorize"):
+            return "own"
+        if self.id == "fixedscaleoffset":
+            return "most"
+        if self.id not in ("astype", "delta"):
+            return "all"
+        dtype = decoded.dtype if isinstance(decoded, ArrayRepresentation) else None
+        made, taken = map(native, filter_types(self.id, self.configuration, dtype))
+        if self.id == "delta":
+            if not adds_integers(made, taken):
+                return "none"
+            # Integers go round, in both directions. Where chunks begin, not only differences must fit a smaller type.
+            return "all" if made.itemsize >= taken.itemsize else "most"
+        if holds(made, taken):
+            return "all"
+        return "own" if holds(taken, made) else "most"
 
     @property
     def label(self) -> str:
@@ -134,6 +175,12 @@ class NumcodecsBytesToBytes(NumcodecsCodec):
 
     kind: ClassVar[CodecKind] = "bytes_to_bytes"
     stored_dtype: str | None = None
+
+    @property
+    def is_little_endian(self) -> bool:
+        """Whether no type that it states, or was given, is big-endian."""
+        stated = [self.configuration.get(name) for name in _DTYPES]
+        return all(np.dtype(text).newbyteorder("<") == np.dtype(text) for text in (*stated, self.stored_dtype) if text)
 
     def on_arrays(self) -> NumcodecsArrayToArray | None:
         """Return the same filter on arrays, whose elements are in native byte order; None if it takes bytes only."""
@@ -190,7 +237,7 @@ class NumcodecsBytesToBytes(NumcodecsCodec):
 
     def encode(self, decoded: Any, representation: Representation) -> Any:
         """Return the bytes after the filter."""
-        if self.id.startswith(_IMAGECODECS):
+        if not self.writes:
             raise ValueError(f"{self.label} is read-only: for writing, it would need an image rather than bytes")
         data = flat(decoded)
         return flat(self._call("encode", data if self.stored_dtype is None else data.view(self.stored_dtype)))
@@ -249,6 +296,15 @@ class NumcodecsArrayToArray(NumcodecsCodec):
             stored.setdefault(made, native.str)
         return NumcodecsArrayToArray(self.id, stored), np.dtype(stored.get(made) or before)
 
+    def stating_types(self, decoded: ArrayRepresentation) -> NumcodecsArrayToArray:
+        """Return the filter with the types that it takes and makes, which documents may leave out."""
+        if self.id in ("packbits", "bitround"):
+            return self
+        taken, made = ("decode_dtype", "encode_dtype") if self.id == "astype" else ("dtype", "astype")
+        given = self.configuration.get(taken) or ("<i8" if decoded.dtype.kind in "mM" else decoded.dtype.str)
+        stated = {taken: given, made: self.configuration.get(made) or given}
+        return NumcodecsArrayToArray(self.id, {**self.configuration, **{n: np.dtype(t).str for n, t in stated.items()}})
+
     def _states_dtype(self) -> bool:
         return bool(self.configuration.get("decode_dtype") or self.configuration.get("dtype"))
 
@@ -302,8 +358,10 @@ class NumcodecsArrayToBytes(NumcodecsCodec):
         """Return the array."""
         array = need_array(decoded, self.label)
         data = flat(encoded)
-        if data.size > UNKNOWN_LIMIT_BYTES:
-            raise ValueError(f"{self.label}: {data.size} bytes, more than the limit of {UNKNOWN_LIMIT_BYTES}")
+        # Numbers that metadata imply may take more.
+        limit = ceiling(need_bytes(self.encoded(array), self.label))
+        if data.size > limit:
+            raise ValueError(f"{self.label}: {data.size} bytes, more than the limit of {limit}")
         count = math.prod(array.shape)
         try:
             if self.id in object_codecs.DECODERS:
@@ -323,7 +381,8 @@ class NumcodecsArrayToBytes(NumcodecsCodec):
     def encode(self, decoded: Any, representation: Representation) -> Any:
         """Return the bytes."""
         array = np.ascontiguousarray(decoded).reshape(need_array(representation, self.label).shape)
-        encoded = self._call("encode", array)
+        # The codec would take the element of an array without dimensions for its list of elements.
+        encoded = self._call("encode", array.reshape(1) if self.id == "msgpack2" and not array.ndim else array)
         return encoded if isinstance(encoded, bytes) else flat(encoded)
 
 
@@ -400,12 +459,13 @@ def _json2(configuration: Configuration) -> dict[str, Any]:
     flags = {name: configuration.boolean(name) for name in names if name in configuration}
     indent = configuration.any("indent", None)
     separators = configuration.any("separators", None)
-    pair = isinstance(separators, list) and len(separators) == 2 and all(isinstance(s, str) for s in separators)
+    # numcodecs itself gives a tuple.
+    pair = isinstance(separators, list | tuple) and len(separators) == 2 and all(isinstance(s, str) for s in separators)
     if separators is not None and not pair:
         raise configuration.error("separators", "an array of two strings, or null")
     if indent is not None:
         result["indent"] = int(indent) if isinstance(indent, bool) else configuration.integer("indent", 0, 64)
-    return {**result, **flags, **({} if separators is None else {"separators": separators})}
+    return {**result, **flags, **({} if separators is None else {"separators": list(separators)})}
 
 
 def _msgpack2(configuration: Configuration) -> dict[str, Any]:

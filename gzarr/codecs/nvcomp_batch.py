@@ -133,8 +133,10 @@ class NvcompBatchCodec(Codec):
 
 
 def _snappy(data: Bytes, representation: BytesRepresentation, label: str) -> Bytes:
-    from gzarr_kernels.compiled import entry
+    from gzarr_kernels.compiled import can_run, entry
 
+    if not can_run():
+        raise ValueError(f"{label}: its decoder is compiled code, which needs Numba here; {COMMANDS['jit']}")
     stated, shift = 0, 0
     for byte in data[:5].tolist():
         stated |= (byte & 127) << shift

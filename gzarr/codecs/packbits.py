@@ -27,7 +27,16 @@ from ..documents.json import quote
 from ..dtypes.properties import bits, component, kind_of, storage
 from ..errors import MetadataError
 from .buffers import Bytes, flat, need_array
-from .codec import ArrayRepresentation, BytesRepresentation, Codec, CodecKind, EncodingStep, Operation, Representation
+from .codec import (
+    ArrayRepresentation,
+    BytesRepresentation,
+    Codec,
+    CodecKind,
+    EncodingStep,
+    Keeping,
+    Operation,
+    Representation,
+)
 
 if TYPE_CHECKING:
     from ..documents.configuration import Configuration
@@ -101,6 +110,11 @@ class PackbitsCodec(Codec):
                 json_path=f"$.configuration.{name}",
             )
         return first, last + 1
+
+    def keeps(self, decoded: Representation) -> Keeping:
+        """Return whether all bits are stored."""
+        array = need_array(decoded, self.label)
+        return "all" if self._range(array) == (0, bits(component(array.dtype))) else "own"
 
     def _components(self, array: ArrayRepresentation) -> int:
         return math.prod(array.shape) * (2 if kind_of(array.dtype) == "c" else 1)

@@ -40,6 +40,7 @@ class _Reshaping(Codec):
     """Common part of both codecs; only :meth:`encoded` differs."""
 
     kind: ClassVar[CodecKind] = "array_to_array"
+    is_elementwise: ClassVar[bool] = True
 
     def decode(self, encoded: Any, decoded: Representation) -> Any:
         """Return a view in the array's shape."""

@@ -30,7 +30,7 @@ from ..errors import MetadataError
 from .arithmetic import Line, line_operation, line_step
 from .buffers import need_array
 from .casting import is_real
-from .codec import ArrayRepresentation, Codec, CodecKind, EncodingStep, Operation, Representation
+from .codec import ArrayRepresentation, Codec, CodecKind, EncodingStep, Keeping, Operation, Representation
 
 if TYPE_CHECKING:
     from ..documents.configuration import Configuration
@@ -49,6 +49,7 @@ class ScaleOffsetCodec(Codec):
     """
 
     kind: ClassVar[CodecKind] = "array_to_array"
+    is_elementwise: ClassVar[bool] = True
     offset: _Scalar = 0
     scale: _Scalar = 1
 
@@ -90,6 +91,14 @@ class ScaleOffsetCodec(Codec):
         if kind_of(array.dtype) != "f" and not scale:
             raise MetadataError("integers cannot be divided by a scale of 0", json_path="$.configuration.scale")
         return array
+
+    def keeps(self, decoded: Representation) -> Keeping:
+        """Return that inexact integers are errors, and that floating-point numbers are rounded in each direction."""
+        array = need_array(decoded, self.label)
+        if kind_of(array.dtype) != "f":
+            return "all"
+        offset, scale = self._scalars(array)
+        return "own" if offset == 0 and np.isfinite(scale) and abs(np.frexp(scale)[0]) == 0.5 else "most"
 
     def operations(self, decoded: Representation) -> tuple[Operation, ...] | None:
         """Return the arithmetic of floating-point numbers if it is compiled; nothing to do if nothing changes."""

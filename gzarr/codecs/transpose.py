@@ -38,6 +38,7 @@ class TransposeCodec(Codec):
     """
 
     kind: ClassVar[CodecKind] = "array_to_array"
+    is_elementwise: ClassVar[bool] = True
     order: tuple[int, ...]
 
     @classmethod

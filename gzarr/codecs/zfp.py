@@ -32,7 +32,7 @@ from ..errors import MetadataError, UnsupportedError
 from ..installing import COMMANDS
 from . import libzfp
 from .buffers import flat, need_array, number_types
-from .codec import BytesRepresentation, Codec, CodecKind, Representation
+from .codec import BytesRepresentation, Codec, CodecKind, Keeping, Representation
 from .libzfp import Parameters
 
 if TYPE_CHECKING:
@@ -131,6 +131,13 @@ class ZfpCodec(Codec):
         most = libzfp.maximum_nbytes(_library("$"), array.shape, _stored(array.dtype), self.parameters)
         return BytesRepresentation(None, most + _SLACK_BYTES)
 
+    def keeps(self, decoded: Representation) -> Keeping:
+        """Return whether the mode is without loss. All others lose a little each time."""
+        if self.parameters.mode != "reversible":
+            return "none"
+        # The largest unsigned integers have no signed one.
+        return "own" if need_array(decoded, self.label).dtype.name in ("uint32", "uint64") else "all"
+
     def decode(self, encoded: Any, decoded: Representation) -> Any:
         """Return the array."""
         array = need_array(decoded, self.label)
@@ -209,6 +216,10 @@ class ZfpyCodec(Codec):
         most = libzfp.maximum_nbytes(_library("$"), array.shape, dtype, self.parameters)
         # Headers may state other modes than the document.
         return BytesRepresentation(None, max(most, 2 * array.nbytes) + _SLACK_BYTES)
+
+    def keeps(self, decoded: Representation) -> Keeping:
+        """As for :class:`ZfpCodec`."""
+        return "all" if self.parameters.mode == "reversible" else "none"
 
     def decode(self, encoded: Any, decoded: Representation) -> Any:
         """Return the array."""

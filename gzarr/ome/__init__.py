@@ -11,6 +11,7 @@
 from .collection import Collection
 from .image import Image, Level
 from .labels import Labels
+from .metadata.model import Acquisition
 from .nodes import MetadataWarning
 from .open import open
 from .plate import Plate, Well
@@ -21,6 +22,7 @@ from .writing.plates import create_field, create_plate
 from .writing.pyramid import pyramid
 
 __all__ = [
+    "Acquisition",
     "Collection",
     "CoordinateMap",
     "Image",

@@ -13,13 +13,17 @@ import re
 from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakKeyDictionary
 
+from ..errors import StoreError
 from . import redaction
 from .fsspec_calls import is_a, module
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+#: Whether filesystems have left out references, for it takes a second reading of their documents.
+_LEFT_OUT: Final[WeakKeyDictionary[Any, bool]] = WeakKeyDictionary()
 #: Names of chunks. Parquet references hold chunks of version 2, and documents in a mapping.
 _CHUNK: Final = re.compile(r"\d+(?:\.\d+)*")
 
@@ -49,6 +53,39 @@ class ReferenceTarget:
 def is_reference_filesystem(fs: object) -> bool:
     """Return whether a filesystem has references for files."""
     return is_a(fs, "fsspec.implementations.reference", "ReferenceFileSystem")
+
+
+def leaves_out(fs: Any) -> bool:
+    """Return whether a filesystem of references has left out those that its document generates (``gen``).
+
+    Raises
+    ------
+    StoreError
+        If the document cannot be read once more.
+    """
+    if not fs.simple_templates or not isinstance(fs.references, dict):
+        return False
+    found = _LEFT_OUT.get(fs)
+    if found is None:
+        found = _LEFT_OUT[fs] = _leaves_out(fs)
+    return found
+
+
+def _leaves_out(fs: Any) -> bool:
+    options = fs.storage_options
+    document = options.get("fo", next(iter(fs.storage_args), None))
+    if isinstance(document, str):
+        given = options.get("ref_storage_args") or options.get("target_options") or {}
+        try:
+            with module("fsspec").open(document, "rb", protocol=options.get("target_protocol"), **given) as file:
+                text = file.read()
+            # Documents are long, and most generate nothing.
+            document = json.loads(text) if b'"gen"' in text else {}
+        # Filesystems may raise anything.
+        except Exception as error:
+            described = redaction.describe(error, redaction.secrets_of(given))
+            raise StoreError(f"the references cannot be read a second time: {described}", key=None) from None
+    return isinstance(document, dict) and document.get("version") == 1 and bool(document.get("gen"))
 
 
 def look_up(fs: Any, path: str) -> bytes | ReferenceTarget | None:

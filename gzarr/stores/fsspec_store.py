@@ -103,6 +103,11 @@ class FsspecStore(RequestedValues, WholeValues):
         self._calls = Calls(fs, seconds(timeout, "timeout"))
         fs = self._calls.fs
         self._references = fsspec_references.is_reference_filesystem(fs)
+        if self._references and fsspec_references.leaves_out(fs):
+            raise ArgumentError(
+                "the filesystem of references has left out those that its document generates ('gen'); make it with "
+                "simple_templates=False, which needs jinja2"
+            )
         self._targets: dict[int, tuple[Any, Calls]] = {}
         self._is_http = not {"http", "https"}.isdisjoint(self._calls.protocols)
         root = str(fs._strip_protocol(path))

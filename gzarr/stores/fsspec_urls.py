@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import ArgumentError, GzarrError, NodeNotFoundError, StoreError
-from . import redaction
+from . import fsspec_references, redaction
 from .fsspec_calls import is_a, is_exactly, module
 from .keys import normalize_path
 
@@ -72,7 +72,7 @@ def filesystem_at(url: str, storage_options: Mapping[str, Any] | None) -> tuple[
         # of targets are made when they are needed.
         options["remote_protocol"] = "file"
     try:
-        fs, path = url_to_fs(text, **options)
+        fs, path = _made(url_to_fs, text, options)
     except GzarrError:
         raise
     # Filesystems may raise anything, and their texts may have secrets in them.
@@ -86,6 +86,28 @@ def filesystem_at(url: str, storage_options: Mapping[str, Any] | None) -> tuple[
             raise ArgumentError(f"fsspec takes neither {shown!r} nor its storage_options: {described}") from None
         raise StoreError(f"fsspec cannot open {shown!r}: {described}") from None
     return fs, path, node
+
+
+def _made(url_to_fs: Any, text: str, options: dict[str, Any]) -> tuple[Any, str]:
+    """Return the filesystem of a URL and the path there; references with templates that need jinja2 get it.
+
+    Unless it is told that templates are not simple, fsspec fails at those with arguments, and leaves out generated
+    references without a word.
+    """
+    own = options.get("reference", {})
+    if not text.startswith("reference:") or "simple_templates" in options or "simple_templates" in own:
+        made: tuple[Any, str] = url_to_fs(text, **options)
+        return made
+    try:
+        fs, path = url_to_fs(text, **options)
+        if not fsspec_references.leaves_out(fs):
+            return fs, path
+    except (KeyError, IndexError, AttributeError, ValueError, TypeError) as error:
+        # Errors of str.format, and maybe others: then the second try has the same.
+        if isinstance(error, GzarrError):
+            raise
+    made = url_to_fs(text, **{**options, "simple_templates": False})
+    return made
 
 
 def filesystem_in(value: object) -> tuple[Any, str, tuple[type[BaseException], ...] | None] | None:

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from ..codecs.choice import AUTO
+from ..codecs.choice import AUTO, SourceCodecs
 from ..documents.json import quote
 from ..errors import ArgumentError
 from ..hierarchy.array_spec import UNDEFINED, arguments_of, new_metadata
@@ -93,6 +93,7 @@ def array_metadata(
             arguments["dimension_names"] = axes
     if not format.features.shards:
         arguments["shards"] = None
+    arguments["codecs"] = SourceCodecs(arguments["codecs"])
     for name, value, keep in zip(("chunks", "shards", "codecs"), (chunks, shards, codecs), kept, strict=True):
         if not keep:
             arguments[name] = value

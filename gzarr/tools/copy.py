@@ -5,6 +5,8 @@
   target as the budget allows, aligned to chunks of the source where possible, so that these are decoded once.
 - Regions without stored chunks in the source are skipped.
 - If codecs, chunks and elements stay the same, stored values are copied without decoding them.
+- Elements stay the same. Where codecs that are kept would lose something of them once more (:mod:`gzarr.codecs.again`),
+  the copy is refused, unless ``lossy``; where that depends on the elements, what is written is read back.
 - What readers see beside elements is translated by :mod:`gzarr.metadata.conventions`. A copy in which some reader would
   see less is refused, unless ``lossy``.
 """
@@ -12,11 +14,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..arrays.array import Array
 from ..arrays.view import ArrayView
-from ..codecs.choice import AUTO
+from ..codecs.again import Kept, kept_by
+from ..codecs.choice import AUTO, SourceCodecs
+from ..codecs.codec import ArrayRepresentation
 from ..errors import ArgumentError, MetadataError, NodeNotFoundError
 from ..hierarchy.array_spec import UNDEFINED, new_metadata
 from ..hierarchy.create_filled import arguments_like
@@ -39,8 +44,9 @@ from .copy_options import DEFAULT_BUDGET_BYTES, CopyOptions
 from .planned_copy import Copy, CopyTarget
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
+    from ..codecs.codec import Codec
     from ..metadata.model import NodeMetadata, ZarrFormat
     from ..stores.resolve import StoreLike
 
@@ -102,10 +108,13 @@ def copy(  # noqa: PLR0913
         Whether to read everything back after writing, and compare it bit by bit, with what readers see beside elements,
         and with absent chunks.
     lossy
-        Whether to copy also what some reader will see less of, because the format has no words for it.
+        Whether to copy also what some reader will see less of, because the format has no words for it, and elements
+        that change a little because the codecs that are kept, such as zfp, lose something each time that they encode.
+        Chunks of the same shape in the same codecs are copied without loss.
     budget_bytes
         Approximate limit in bytes of the memory for elements and encoded chunks. One chunk (shard) of the copy is
-        always held, even if it is larger. Strings count 64 bytes each, however long they are.
+        always held, even if it is larger. Strings count as long as
+        they are in a few chunks of the source, which are read for that.
     allow_pickle
         Whether codecs that run pickled code are allowed. Only for trusted data.
     source_options, dest_options
@@ -124,8 +133,8 @@ def copy(  # noqa: PLR0913
     Raises
     ------
     ArgumentError
-        If an argument is wrong, if the target format cannot represent the source (the message names the array and what
-        would be lost), or if the node exists; nothing was changed.
+        If an argument is wrong, if the target format cannot represent the source or its codecs cannot encode it again
+        without loss (the message names the array and what would be lost), or if the node exists; nothing was changed.
     MetadataError, NodeNotFoundError, ReadOnlyError
         If the metadata of a source node is invalid, there is no source node, or the destination is read-only; nothing
         was changed.
@@ -256,22 +265,65 @@ def _plan_nodes(
         known.update(meaning.names or ())
         if names_axes(storage.chunks, meaning.names) or names_axes(storage.shards, meaning.names):
             planned.by_name.add(at)
-        if meaning.losses:
-            said.losses[f"/{at}"] = meaning.losses
-        absent = ["absent chunks are stored"] if meaning.writes_absent else []
-        if changed := meaning.losses + differences(metadata, made) + absent + meaning.changes:
-            said.changes[f"/{at}"] = changed
         view = root if isinstance(root, ArrayView) else None
-        array = ArrayCopy(
+        plan = partial(
+            ArrayCopy,
             StoredArray(metadata if view is None else view.base.metadata, root.store, at),
             StoredArray(made, target.store, to),
-            options,
             writes_absent=meaning.writes_absent,
             part=None if view is None else view.selection,
         )
+        array = plan(options)
+        losses = meaning.losses
+        # Codecs that the caller asked for are not questioned.
+        if not array.copies_values and isinstance(storage.codecs, str) and storage.codecs == KEEP:
+            kept = kept_when_encoded(metadata, f"/{at}")
+            if kept.elements == "none":
+                losses = [*losses, _lost_elements(kept.codecs, f"/{at}", lossy=options.lossy)]
+            elif kept.elements == "most" and not options.lossy:
+                array = plan(replace(options, read_back=True))
         planned.arrays.append(array)
+        if losses:
+            said.losses[f"/{at}"] = losses
+        absent = ["absent chunks are stored"] if meaning.writes_absent else []
+        if changed := losses + differences(metadata, made) + absent + meaning.changes:
+            said.changes[f"/{at}"] = changed
     for what, value in (("chunks", options.chunks), ("shards", options.shards)):
         check_names(what, value, known)
+
+
+def kept_when_encoded(metadata: ArrayMetadata, name: str) -> Kept:
+    """Return what becomes of the elements of an array when its codecs encode them again.
+
+    Parameters
+    ----------
+    metadata, name
+        The array, and its name for the error.
+
+    Raises
+    ------
+    ArgumentError
+        If a codec cannot encode.
+    """
+    for codec in metadata.codecs:
+        if not codec.writes:
+            raise ArgumentError(
+                f"{name!r} cannot be copied: its chunks would have to be encoded again, and {codec.label} is "
+                "read-only; other codecs would do (codecs='auto')"
+            )
+    return kept_by(metadata.codecs, ArrayRepresentation(metadata.chunk_shape, metadata.dtype), metadata.absent_value)
+
+
+def _lost_elements(codecs: Sequence[Codec], name: str, *, lossy: bool) -> str:
+    """Return what happens to the elements of an array; refuse it unless ``lossy``."""
+    labels = " + ".join(dict.fromkeys(codec.label for codec in codecs))
+    lost = f"its elements may change, for its chunks are encoded again, and {labels} loses a little each time"
+    if not lossy:
+        raise ArgumentError(
+            f"{name!r} cannot be copied without loss: {lost}; other codecs keep them (codecs='auto'), and lossy=True "
+            "copies it nevertheless"
+        )
+    return lost
 
 
 def _open(
@@ -304,6 +356,7 @@ def _open(
 def _as_stored(view: ArrayView) -> ArrayMetadata:
     """Return the metadata of an array with the elements of a view, in chunks and codecs like its array's."""
     arguments = arguments_like(view, {"attributes": SourceAttributes(view.metadata.attributes)})
+    arguments["codecs"] = SourceCodecs(arguments["codecs"])
     if arguments["fill_value"] is None:
         arguments["fill_value"] = UNDEFINED
     if FORMATS[view.zarr_format].copied_as is None:

@@ -16,7 +16,10 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Literal, NamedTuple, Type
 import numpy as np
 
 from ..arrays.array import Array
+from ..arrays.element_size import element_nbytes
 from ..arrays.stored_chunks import grid_points, stored_chunks
+from ..codecs.again import stores_the_same
+from ..codecs.codec import ArrayRepresentation
 from ..dtypes.properties import is_in_cupy
 from ..engines import pool
 from ..errors import ChunkDecodeError, ChunkError, ChunkWriteError, MissingChunkError, StoreError
@@ -44,8 +47,6 @@ _Store = TypeVar("_Store")
 
 #: The elements of a region may take 1 / this of the budget. The rest is for comparing and encoding them.
 _REGION_SHARE: Final = 4
-#: Assumed bytes of a variable-length item.
-_OBJECT_NBYTES: Final = 64
 #: Stored values copied in one step without decoding them.
 _VALUES: Final = 64
 _DIFFERENT: Final = "the data read back is not the data written"
@@ -121,7 +122,9 @@ class ArrayCopy:
         self._as_is = part is None and _same_values(source_metadata, metadata)
         #: Whether the source tells which chunks it has.
         self._lists = part is None and is_listable(source.store)
-        lengths = region_shape(self.source, self.target, options.budget_bytes // _REGION_SHARE)
+        lengths = metadata.chunk_shape
+        if not self._as_is:
+            lengths = region_shape(self.source, self.target, options.budget_bytes // _REGION_SHARE)
         self._chunks = metadata.chunk_grid.axes
         self._regions = [axis.merged(length) for axis, length in zip(self._chunks, lengths, strict=True)]
 
@@ -352,10 +355,13 @@ def region_shape(source: Array | ArrayView, target: Array, budget_bytes: int) ->
     source, target
         Arrays to copy from and to.
     budget_bytes
-        Limit of the bytes of elements in a region; a single chunk (shard) of the target may have more.
+        Limit of the bytes of elements in a region; a single chunk (shard) of the target may have more, and so may
+        strings that are longer than those of a few chunks of the source.
     """
     shape, blocks = target.shape, target.metadata.chunk_shape
-    itemsize = _OBJECT_NBYTES if target.dtype.hasobject else max(target.dtype.itemsize, 1)
+    if all(n <= block for n, block in zip(shape, blocks, strict=True)):
+        return blocks
+    itemsize = element_nbytes(source)
     most = [max(-(-n // block), 1) * block for n, block in zip(shape, blocks, strict=True)]
     region = list(blocks)
 
@@ -374,7 +380,9 @@ def region_shape(source: Array | ArrayView, target: Array, budget_bytes: int) ->
 
 def _same_values(source: ArrayMetadata, target: ArrayMetadata) -> bool:
     """Return whether the stored chunks of two arrays of the same elements are the same."""
-    return (source.dtype, source.chunk_grid, source.codecs) == (target.dtype, target.chunk_grid, target.codecs)
+    if (source.dtype, source.chunk_grid) != (target.dtype, target.chunk_grid):
+        return False
+    return stores_the_same(source.codecs, target.codecs, ArrayRepresentation(source.chunk_shape, source.dtype))
 
 
 def identical(a: Any, b: Any) -> bool:

@@ -121,7 +121,9 @@ def test_what_gzarr_wrote(name: str, tmp_path: Path) -> None:
 def test_copies(name: str, zarr_format: Any, tmp_path: Path) -> None:
     """Also through the other version, and back."""
     _, values = made_by_zarr_python(tmp_path / "a", name)
-    gzarr.copy(tmp_path / "a", tmp_path / "b", zarr_format=zarr_format, chunks=(5, 3))
+    # Sums of rounded differences are others in other chunks.
+    is_lossy = name in ("delta-zfpy", "delta-zfpy-zstd")
+    gzarr.copy(tmp_path / "a", tmp_path / "b", zarr_format=zarr_format, chunks=(5, 3), lossy=is_lossy)
     gzarr.copy(tmp_path / "b", tmp_path / "c", zarr_format=2)
     for path in "bc":
         ours = gzarr.open_array(tmp_path / path, device="cpu")

@@ -261,7 +261,19 @@ class ImageLabel:
 
 @dataclass(frozen=True, slots=True)
 class Acquisition:
-    """One pass over a plate; times in seconds since 1970."""
+    """One pass over a plate.
+
+    Parameters
+    ----------
+    id
+        Number of the pass, by which fields name it.
+    name, description
+        Texts for people.
+    maximum_field_count
+        Most fields that a well has of it.
+    start_time, end_time
+        Seconds since 1970.
+    """
 
     id: int
     name: str | None = None

@@ -21,7 +21,7 @@ from .existing import along, described_by, factors_of, has_image, image_of, leng
 from .new_image import ImageArguments, NewImage, elements_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from ...hierarchy.group import Group
     from ...stores.resolve import StoreLike
@@ -218,6 +218,7 @@ def create_labels(  # noqa: PLR0913
     ReadOnlyError, DeviceError, StoreError, ChunkError
         As for :func:`create`.
     """
+    check_names("create_labels", {"axes", *arguments}, known=ImageArguments.__dataclass_fields__.keys() - {"version"})
     for wrong in {"levels", "factors"} & set(arguments):
         raise ArgumentError(f"{wrong}= is not for labels: they have the levels of the image")
     if not name or normalize_path(name) != name or "/" in name:
@@ -270,6 +271,31 @@ def create_labels(  # noqa: PLR0913
         created = planned.write(claim)
         _list(target, labels_path, name, version, place, lock=lock)
     return created
+
+
+def check_names(function: str, names: Iterable[str], known: Iterable[str]) -> None:
+    """Raise as Python does if ``axes`` or an argument that is passed on does not belong to a function.
+
+    Parameters
+    ----------
+    function
+        Name of the function that was called.
+    names
+        Names of all arguments that make an image.
+    known
+        Those that it takes.
+
+    Raises
+    ------
+    TypeError
+        If there is another one, or there are no axes.
+    """
+    given = list(names)
+    for name in given:
+        if name not in known:
+            raise TypeError(f"{function}() got an unexpected keyword argument {name!r}")
+    if "axes" not in given:
+        raise TypeError(f"{function}() missing 1 required keyword-only argument: 'axes'")
 
 
 def _list(store: Any, path: str, name: str, version: Written, place: int | None, *, lock: bool) -> None:

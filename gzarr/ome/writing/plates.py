@@ -21,6 +21,7 @@ from ..metadata.parse import parse
 from ..nodes import NEW_PLATE, parsed
 from ..plate import Plate
 from .arguments import check_version, checked_attributes
+from .creating import check_names
 from .existing import has_image
 from .new_image import ImageArguments, NewImage
 
@@ -64,7 +65,7 @@ def create_plate(  # noqa: PLR0913
     name
         Name of the plate.
     acquisitions
-        Passes over the plate, if fields are to name theirs.
+        Passes over the plate, as :class:`gzarr.ome.Acquisition`, if fields are to name theirs.
 
     Returns
     -------
@@ -83,7 +84,7 @@ def create_plate(  # noqa: PLR0913
     except TypeError:
         passes = (acquisitions,)
     if not all(isinstance(each, Acquisition) for each in passes):
-        raise ArgumentError(f"acquisitions must be a sequence of Acquisition, not {quote(acquisitions)}")
+        raise ArgumentError(f"acquisitions must be a sequence of gzarr.ome.Acquisition, not {quote(acquisitions)}")
     plate = PlateMetadata(_names(rows, "rows"), _names(columns, "columns"), (), acquisitions=passes, name=name)
     # Only a well is missing.
     some = replace(plate, wells=(WellEntry(f"{plate.rows[0]}/{plate.columns[0]}", 0, 0),))
@@ -153,6 +154,7 @@ def create_field(  # noqa: PLR0913
     ReadOnlyError, DeviceError, StoreError, ChunkError
         As for :func:`gzarr.ome.create`.
     """
+    check_names("create_field", arguments, known=ImageArguments.__dataclass_fields__)
     group = open_group(store, path=path, mode="r+", storage_options=storage_options)
     target = writable(group.store, group.name)
     metadata = parsed(group.attrs, group.zarr_format)

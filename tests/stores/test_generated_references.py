@@ -1,0 +1,61 @@
+"""References of kerchunk that a document generates, or makes by templates with arguments: fsspec needs to be told."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+import fsspec
+import numpy as np
+import pytest
+
+import gzarr
+from gzarr.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ZARRAY = {
+    "zarr_format": 2, "shape": [6, 10], "chunks": [2, 10], "dtype": "<i4", "order": "C", "fill_value": -1,
+    "filters": None, "compressor": None,
+}  # fmt: skip
+NUMBERS = np.arange(60, dtype="<i4").reshape(6, 10)
+
+
+def document(kind: str, folder: Path) -> dict[str, Any]:
+    (folder / "raw.bin").write_bytes(b"head" + NUMBERS.tobytes())
+    refs: dict[str, Any] = {"v/.zarray": json.dumps(ZARRAY)}
+    if kind == "generated":
+        one = {"key": "v/{{i}}.0", "url": "{{u}}", "offset": "{{4 + i * 80}}", "length": "80"}
+        gen = [{**one, "dimensions": {"i": {"stop": 3}}}]
+        return {"version": 1, "templates": {"u": str(folder / "raw.bin")}, "gen": gen, "refs": refs}
+    refs |= {f"v/{i}.0": ["{{f(c='raw')}}", 4 + i * 80, 80] for i in range(3)}
+    return {"version": 1, "templates": {"f": f"{folder}/{{{{c}}}}.bin"}, "refs": refs}
+
+
+@pytest.mark.parametrize("kind", ["generated", "with arguments"])
+def test_references_that_need_jinja2(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "r.json").write_text(json.dumps(document(kind, tmp_path)))
+    url = f"reference::{tmp_path / 'r.json'}"
+    with monkeypatch.context() as patched:
+        patched.setitem(sys.modules, "jinja2", None)
+        patched.setitem(sys.modules, "jinja2.sandbox", None)
+        with pytest.raises(ArgumentError, match=r"fsspec needs another package .*jinja2"):
+            gzarr.open_array(url, path="v")
+    pytest.importorskip("jinja2")
+    for options in (None, {"simple_templates": False}):
+        array = gzarr.open_array(url, path="v", device="cpu", storage_options=options)
+        np.testing.assert_array_equal(array[...], NUMBERS)
+
+
+def test_filesystems_that_have_left_them_out(tmp_path: Path) -> None:
+    made = document("generated", tmp_path)
+    (tmp_path / "r.json").write_text(json.dumps(made))
+    for fo in (made, str(tmp_path / "r.json")):
+        left_out = fsspec.filesystem("reference", fo=fo)
+        for store in (lambda fs=left_out: gzarr.FsspecStore(fs), lambda fs=left_out: fs.get_mapper("")):
+            with pytest.raises(ArgumentError, match="simple_templates=False"):
+                gzarr.open_array(store(), path="v")
+    with pytest.raises(ArgumentError, match="simple_templates=False"):
+        gzarr.open_array(f"reference::{tmp_path / 'r.json'}", path="v", storage_options={"simple_templates": True})

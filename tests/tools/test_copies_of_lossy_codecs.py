@@ -1,0 +1,168 @@
+"""Copies of arrays whose codecs lose something: elements stay the same, or the copy is refused, and nothing is made."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numcodecs
+import numpy as np
+import pytest
+import zarr
+
+import gzarr
+from gzarr.cli.main import main
+from gzarr.codecs.again import kept_by
+from gzarr.codecs.codec import ArrayRepresentation
+from gzarr.errors import ArgumentError, ChunkWriteError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+NUMBERS = (np.random.default_rng(0).normal(size=(130, 110)) * 1000).astype("f4")
+ZFPY = {"name": "numcodecs.zfpy", "configuration": {"mode": 4, "tolerance": 0.01}}
+
+
+def of_numcodecs(name: str, **configuration: Any) -> dict[str, Any]:
+    return {"name": f"numcodecs.{name}", "configuration": configuration}
+
+
+def made(store: Any, **arguments: Any) -> gzarr.Array:
+    return gzarr.create_array(store, **{"data": NUMBERS, "chunks": (50, 40), "compressors": "zstd", **arguments})
+
+
+def same(a: Any, b: Any) -> None:
+    assert a[...].tobytes() == b[...].tobytes()
+
+
+DELTA = of_numcodecs("delta", dtype="<f4", astype="<f8")
+#: Filters, and whether their copies in other chunks are the same; some are read back.
+FILTERS: dict[str, tuple[list[Any], Any]] = {
+    "bitround": ([of_numcodecs("bitround", keepbits=7)], True),
+    "quantize": ([of_numcodecs("quantize", digits=1, dtype="<f4")], True),
+    "quantize narrow": ([of_numcodecs("quantize", digits=1, dtype="<f4", astype="<f2")], True),
+    "astype": ([of_numcodecs("astype", encode_dtype="<f2", decode_dtype="<f4")], True),
+    "packed in 2 bytes": (
+        [of_numcodecs("fixedscaleoffset", offset=0, scale=7.7, dtype="<f4", astype="<i2")],
+        True,
+    ),
+    "packed in 4 bytes": (
+        [of_numcodecs("fixedscaleoffset", offset=3.3, scale=7.7, dtype="<f4", astype="<i4")],
+        "read back",
+    ),
+    "scaled and cast": (
+        [
+            {"name": "scale_offset", "configuration": {"offset": 5, "scale": 4}},
+            {"name": "cast_value", "configuration": {"data_type": "int16", "out_of_range": "clamp"}},
+        ],
+        True,
+    ),
+    "scaled": ([{"name": "scale_offset", "configuration": {"offset": 5, "scale": 0.1}}], "read back"),
+    "delta": ([DELTA], False),
+    "delta of rounded": ([of_numcodecs("delta", dtype="<f4"), of_numcodecs("bitround", keepbits=7)], False),
+}
+
+
+@pytest.mark.parametrize("name", FILTERS)
+@pytest.mark.parametrize("sharded", [False, True])
+def test_filters_in_other_chunks(name: str, sharded: bool) -> None:
+    """What a codec has decoded once goes through it unchanged, or the copy is refused."""
+    filters, expected = FILTERS[name]
+    source: dict[str, Any] = {}
+    array = made(source, filters=filters, shards=(100, 80) if sharded else None)
+    again: dict[str, Any] = {"chunks": (25, 40)}
+    if expected:
+        kept = kept_by(array.metadata.codecs, ArrayRepresentation(array.metadata.chunk_shape, array.dtype), 0)
+        assert kept.elements == ("most" if expected == "read back" else "all")
+        same(gzarr.copy(source, {}, read_back=True, **again), array)
+        same(gzarr.copy(source, {}, **again), array)
+        return
+    copied: dict[str, Any] = {}
+    with pytest.raises(ArgumentError, match=r"'/' cannot be copied without loss: .*codecs='auto'.*lossy=True"):
+        gzarr.copy(source, copied, **again)
+    assert not copied
+    same(gzarr.copy(source, {}, codecs="auto", **again), array)
+    # They do change.
+    with pytest.raises(ChunkWriteError, match="the data read back is not the data written"):
+        gzarr.copy(source, {}, lossy=True, read_back=True, **again)
+    assert np.allclose(gzarr.copy(source, {}, lossy=True, **again)[...], array[...], atol=60)
+
+
+@pytest.mark.parametrize("change", [{"zarr_format": 3}, {"zarr_format": 2}])
+@pytest.mark.parametrize("filters", [DELTA, *(FILTERS[name][0][0] for name in ("bitround", "packed in 4 bytes"))])
+def test_another_format_takes_the_chunks_as_they_are(filters: Any, change: Any, tmp_path: Path) -> None:
+    zarr_format: Any = 5 - change["zarr_format"]
+    array = made(tmp_path / "a", filters=[filters], zarr_format=zarr_format)
+    copied = gzarr.copy(tmp_path / "a", tmp_path / "b", **change)
+    same(copied, array)
+    same(np.asarray(zarr.open_array(tmp_path / "b")[...]), array)
+    keys = [{2: "1.2", 3: "c/1/2"}[f] for f in (zarr_format, change["zarr_format"])]
+    assert (tmp_path / "a" / keys[0]).read_bytes() == (tmp_path / "b" / keys[1]).read_bytes()
+
+
+def test_big_endian_chunks_are_other_ones() -> None:
+    """Version 3 has filters before the byte order, so chunks of big-endian numbers are encoded again."""
+    source: dict[str, Any] = {}
+    array = made(
+        source,
+        data=NUMBERS.astype("i4"),
+        dtype=">i4",
+        zarr_format=2,
+        filters=[numcodecs.Delta(">i4")],
+        compressors=None,
+    )
+    copied = gzarr.copy(source, {}, zarr_format=3)
+    same(copied, array)
+    assert copied.store.get("c/0/0") != source["0.0"]
+
+
+@pytest.mark.parametrize("change", [{"chunks": (25, 40)}, {"shards": None}, {"zarr_format": 2}])
+def test_zfp_is_refused(change: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    array = made(tmp_path / "a", shards=(100, 80), serializer=ZFPY, compressors=None)
+    with pytest.raises(ArgumentError, match=r"numcodecs\.zfpy loses a little each time; other codecs keep them"):
+        gzarr.copy(tmp_path / "a", tmp_path / "b", **change)
+    assert not (tmp_path / "b").exists()
+    same(gzarr.copy(tmp_path / "a", tmp_path / "c"), array)
+    same(gzarr.copy(tmp_path / "a", tmp_path / "d", codecs="auto", **change), array)
+    # Codecs that the caller asks for are not questioned.
+    gzarr.copy(tmp_path / "a", tmp_path / "e", codecs=[ZFPY], **change)
+    flags = [f"--{name.replace('_', '-')}={str(value).strip('()').lower()}" for name, value in change.items()]
+    flags = [flag.replace(" ", "") for flag in flags]
+    assert main(["copy", str(tmp_path / "a"), str(tmp_path / "b"), *flags]) == 2
+    assert "--lossy" in capsys.readouterr().err
+    assert main(["copy", str(tmp_path / "a"), str(tmp_path / "b"), *flags, "--lossy", "--dry-run"]) == 0
+    said = capsys.readouterr()
+    assert "elements may change" in said.out
+    assert "numcodecs.zfpy loses a little each time" in said.err
+    assert main(["copy", str(tmp_path / "a"), str(tmp_path / "b"), *flags, "--lossy"]) == 0
+
+
+def test_a_view_is_encoded_again() -> None:
+    array = made({}, serializer=ZFPY, compressors=None)
+    with pytest.raises(ArgumentError, match="cannot be copied without loss"):
+        gzarr.copy(array.view[:50], {})
+    same(gzarr.copy(array.view[:50], {}, codecs="auto"), array.view[:50])
+
+
+def test_a_fill_value_that_the_codecs_change() -> None:
+    """An absent chunk has it, and in a chunk with others it would be rounded."""
+    source: dict[str, Any] = {}
+    array = gzarr.create_array(
+        source, shape=(4,), chunks=(2,), dtype="f4", fill_value=0.3, zarr_format=3,
+        filters=[of_numcodecs("quantize", digits=0, dtype="<f4")],
+    )  # fmt: skip
+    array[:2] = [1, 2]
+    with pytest.raises(ChunkWriteError, match="the data read back is not the data written"):
+        gzarr.copy(source, {}, chunks=(4,))
+    same(gzarr.copy(source, {}, chunks=(4,), codecs="auto"), array)
+
+
+def test_differences_that_do_not_fit(tmp_path: Path) -> None:
+    """Where a chunk begins, a filter of differences stores a whole number, which must fit, too."""
+    array = gzarr.create_array(
+        tmp_path / "a", data=np.arange(0, 40000, 100, dtype="i4"), chunks=(400,),
+        filters=[of_numcodecs("delta", dtype="<i4", astype="<i2")],
+    )  # fmt: skip
+    same(gzarr.copy(tmp_path / "a", tmp_path / "b", zarr_format=2), array)
+    same(gzarr.copy(tmp_path / "a", tmp_path / "c", chunks=(100,)), array)
+    with pytest.raises(ChunkWriteError):
+        gzarr.copy(tmp_path / "a", tmp_path / "d", chunks=(350,))
