@@ -27,6 +27,8 @@ OBJECT_NBYTES: Final = 64
 _CHUNKS: Final = 3
 #: Where chunks are looked for, in eighths of the way through the array: any of them may be absent.
 _EIGHTHS: Final = (0, 8, 4, 2, 6, 1, 3, 5, 7)
+#: Types whose objects hold no others.
+_HOLD_NOTHING: Final = frozenset({str, bytes, int, float, bool, type(None)})
 #: Bytes of a reference.
 _REFERENCE: Final = 8
 
@@ -51,21 +53,24 @@ def element_nbytes(array: ExportedArray) -> int:
 
 def objects_nbytes(objects: Iterable[Any]) -> int:
     """Return about how many bytes Python objects take in memory, with all that lists and dictionaries hold."""
-    left = list(objects)
-    if set(map(type, left)) <= {str, bytes}:
-        return sum(map(sys.getsizeof, left))
     total = 0
     seen: set[int] = set()
+    left = [list(objects)]
     while left:
-        item = left.pop()
-        total += sys.getsizeof(item, OBJECT_NBYTES)
-        if isinstance(item, np.ndarray) and item.base is not None:
-            total += item.nbytes
-        elif isinstance(item, list | tuple | dict) and id(item) not in seen:
-            # A pickled list may hold itself.
-            seen.add(id(item))
-            left.extend(item)
-            left.extend(item.values() if isinstance(item, dict) else ())
+        some = left.pop()
+        if set(map(type, some)) <= _HOLD_NOTHING:
+            total += sum(map(sys.getsizeof, some))
+            continue
+        for item in some:
+            total += sys.getsizeof(item, OBJECT_NBYTES)
+            if isinstance(item, np.ndarray) and item.base is not None:
+                total += item.nbytes
+            elif isinstance(item, list | tuple | dict) and id(item) not in seen:
+                # A pickled list may hold itself.
+                seen.add(id(item))
+                left.append(list(item))
+                if isinstance(item, dict):
+                    left.append(list(item.values()))
     return total
 
 

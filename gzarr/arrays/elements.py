@@ -407,13 +407,39 @@ def _as_read(
 def _rows(objects: npt.NDArray[Any], object_type: ObjectType, node: str) -> npt.NDArray[Any]:
     """Return the elements of ``vlen-array``: arrays of one dimension, in its dtype."""
     dtype = np.dtype(object_type.configuration["dtype"])
-    rows: list[Any] = []
-    for index, item in np.ndenumerate(objects):
-        ready = type(item) is np.ndarray and item.ndim == 1 and item.dtype == dtype
-        if not ready and not object_type.is_missing(item):
-            item = _row(item, dtype, f"{node}: element {index}" if index else node)
-        rows.append(item)
+    rows = objects.ravel().tolist()
+    alike: dict[Any, list[int]] = {}
+    others: list[int] = []
+    for i, item in enumerate(rows):
+        kind = _kind_of_row(item)
+        if kind == dtype or object_type.is_missing(item):
+            continue
+        # Those of one kind are converted together.
+        (others if kind is None else alike.setdefault(kind, [])).append(i)
+    for some in alike.values():
+        items = [rows[i] for i in some]
+        together = np.concatenate(items) if isinstance(items[0], np.ndarray) else [n for item in items for n in item]
+        try:
+            converted = _row(together, dtype, node)
+        except ArgumentError:
+            # The message is to name the row.
+            others.extend(some)
+            continue
+        ends = np.cumsum([len(item) for item in items]).tolist()
+        for i, begin, end in zip(some, [0, *ends], ends, strict=False):
+            rows[i] = converted[begin:end]
+    for i in sorted(others):
+        index = tuple(int(n) for n in np.unravel_index(i, objects.shape)) if objects.ndim else ()
+        rows[i] = _row(rows[i], dtype, f"{node}: element {index}" if index else node)
     return as_objects(rows, objects.shape)
+
+
+def _kind_of_row(item: Any) -> Any:
+    """Return the dtype of an array of one dimension, ``"int"`` or ``"float"`` for a list of those; None for others."""
+    if type(item) is np.ndarray:
+        return None if item.ndim != 1 or item.dtype.hasobject else item.dtype
+    kinds = set(map(type, item)) if type(item) is list else set()
+    return "int" if kinds == {int} else "float" if kinds == {float} else None
 
 
 def _row(item: Any, dtype: np.dtype[Any], node: str) -> npt.NDArray[Any]:

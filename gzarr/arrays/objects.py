@@ -18,7 +18,7 @@ from ..errors import ArgumentError
 from ..metadata.to_documents import plain_value
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     import numpy.typing as npt
 
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 #: Types of the elements of variable-length strings and bytes, by ``id`` of their codec.
 TEXTS: Final[dict[str, type[str] | type[bytes]]] = {"vlen-utf8": str, "vlen-bytes": bytes}
+# What msgpack reads back as it is, but for the range of numbers and what encodes texts.
+_PLAIN: Final = frozenset({int, float, str, bool, type(None)})
+_NUMBERS: Final = frozenset({np.dtype(code).type for code in "bBhHiIlLqQefd"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +113,12 @@ def checked(elements: npt.NDArray[Any], object_type: ObjectType, node: str) -> n
         packing = _Packing(
             **{"use_single_float": False, "use_bin_type": True, "raw": False, **object_type.configuration}
         )
-        return as_objects([_packed(item, packing, node) for item in elements.flat], elements.shape)
+        found = elements.ravel().tolist()
+        return (
+            elements
+            if packing.are_plain(found)
+            else as_objects([_packed(item, packing, node) for item in found], elements.shape)
+        )
     return elements
 
 
@@ -164,6 +172,11 @@ class _Packing:
         """Return a value as it is read back, as :func:`plain_value` does; raise ValueError if it would be another."""
         if depth >= MAX_DEPTH - 1:
             raise ValueError(f"nested more than {MAX_DEPTH - 1} deep")
+        # First what there is most of.
+        if type(value) is dict and self.are_plain(value.values()) and self._are_names(value):
+            return value.copy()
+        if type(value) is list and value and type(value[0]) in _NUMBERS and len(set(map(type, value))) == 1:
+            value = np.array(value)
         if isinstance(value, np.ndarray):
             value = unmasked(value, "an array in it")
         if isinstance(value, np.generic | np.ndarray) and value.dtype.kind in "biufUS":
@@ -177,12 +190,29 @@ class _Packing:
         if _is_extension(value):
             return value
         if isinstance(value, list | tuple):
-            return [self.plain(item, depth + 1) for item in value]
+            return list(value) if self.are_plain(value) else [self.plain(item, depth + 1) for item in value]
         if hasattr(value, "items"):
             return {self._name(name): self.plain(item, depth + 1) for name, item in value.items()}
         raise ValueError(
             f"msgpack has no {type(value).__name__}; use numbers, strings, bytes, booleans, None, lists and mappings"
         )
+
+    def are_plain(self, values: Collection[Any]) -> bool:
+        """Return whether values are numbers, texts, booleans and None for sure that are read back as they are."""
+        kinds = set(map(type, values))
+        if not kinds <= _PLAIN or (float in kinds and self.use_single_float):
+            return False
+        if int in kinds:
+            integers = [value for value in values if type(value) is int]
+            if min(integers) < -(2**63) or max(integers) >= 2**64:
+                return False
+        return str not in kinds or self._are_texts([value for value in values if type(value) is str])
+
+    def _are_names(self, names: Collection[Any]) -> bool:
+        return set(map(type, names)) <= {str} and self._are_texts(names)
+
+    def _are_texts(self, texts: Collection[str]) -> bool:
+        return not self.raw and all(map(str.isascii, texts))
 
     def _number(self, value: int | float) -> int | float:
         # Subclasses (enumerations) would be read back as plain numbers.
@@ -190,9 +220,10 @@ class _Packing:
             if not -(2**63) <= value < 2**64:
                 raise ValueError(f"msgpack has integers of 64 bits, which do not hold {quote(value)}")
             return int(value)
-        with np.errstate(all="ignore"):
-            if self.use_single_float and math.isfinite(value) and not np.isfinite(np.float32(value)):
-                raise ValueError(f"{value!r} is out of the range of use_single_float=True")
+        if self.use_single_float and math.isfinite(value):
+            with np.errstate(all="ignore"):
+                if not np.isfinite(np.float32(value)):
+                    raise ValueError(f"{value!r} is out of the range of use_single_float=True")
         return float(value)
 
     def _text(self, value: str | bytes | bytearray | memoryview) -> str | bytes:

@@ -29,6 +29,8 @@ SHARD_NBYTES: Final = 64 << 20
 _OBJECTS: Final = "OSUT"
 #: Most elements by which the mean size of objects is judged.
 _SAMPLE: Final = 1000
+#: Bytes of elements that are enough to judge by, however few they are.
+_ENOUGH_NBYTES: Final = 16 << 20
 #: Bytes of the length of a string, in a chunk.
 _LENGTH_NBYTES: Final = 4
 #: What can be iterated over, but lists no lengths by dimension.
@@ -105,8 +107,15 @@ def mean_nbytes(data: Any) -> int:
     some = range(data.size) if few else [chance.randrange(data.size) for _ in range(_SAMPLE)]
     # Also of masked arrays, whose own iterator takes no index.
     elements = np.asarray(data).flat
+    total = 0
+    seen = 0
+    for i in some:
+        seen += 1
+        total += _encoded_nbytes(elements[i])
+        if total >= _ENOUGH_NBYTES:
+            break
     # Larger ones have chunks of their own in any case.
-    return min(sum(_encoded_nbytes(elements[i]) for i in some) // len(some), SHARD_NBYTES)
+    return min(total // seen, SHARD_NBYTES)
 
 
 def _encoded_nbytes(item: Any) -> int:

@@ -237,3 +237,52 @@ def test_an_array_of_messages_without_dimensions(element: Any) -> None:
     value[()] = element
     array[...] = value
     assert array[...] == element
+
+
+def test_rows_of_several_kinds_are_converted_each_as_it_is() -> None:
+    """Those of one kind are converted together."""
+    rows = [
+        np.arange(3), [1, 2], [2.0, 4.0], np.array([7], "u1"), [], np.arange(4, 8), (1, 2.0), np.array(9), [2**53 + 1],
+        [0.5, 1.5], [np.float32(2.5)], np.array([1.0, 3.0]),
+    ]  # fmt: skip
+    array = gzarr.create_array({}, shape=len(rows), dtype=object, zarr_format=2, filters=[numcodecs.VLenArray("<i8")])
+    fits = [i for i in range(len(rows)) if i not in (9, 10)]
+    for i in fits:
+        array[i : i + 1] = [rows[i]]
+    each = array[...]
+    for i in fits:
+        np.testing.assert_array_equal(each[i], np.asarray(rows[i]).reshape(-1).astype("i8"))
+        assert each[i].dtype == "<i8"
+    together = np.fromiter([rows[i] for i in fits], object, len(fits))
+    array[: len(fits)] = together
+    for found, i in zip(array[: len(fits)], fits, strict=True):
+        np.testing.assert_array_equal(found, each[i])
+    for i, at in ((9, "(9,)"), (10, "(10,)")):
+        given = np.fromiter([row if n in (*fits, i) else [] for n, row in enumerate(rows)], object, len(rows))
+        with pytest.raises(gzarr.ArgumentError, match=rf"element \{at[:-1]}\)"):
+            array[...] = given
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [1, 2.5, True, None, "x"], [np.float64(0.5)] * 3, [np.int8(-3), np.int8(4)], [np.uint64(2**64 - 1)],
+        {"a": 1, "b": [2.5, "y"], "c": {"d": None}}, [[1, 2], [3]], ["ä", "b"], {"ä": "b"}, [b"x", "y"],
+    ],
+    ids=str,
+)  # fmt: skip
+def test_what_msgpack_takes_at_once(values: Any) -> None:
+    array = gzarr.create_array({}, shape=2, dtype=object, zarr_format=2, filters=[numcodecs.MsgPack()])
+    array[...] = np.fromiter([values, "other"], object, 2)
+    assert array[0] == values
+    assert repr(array[0]) == repr(values).replace("np.float64(0.5)", "0.5").replace("np.int8(-3)", "-3").replace(
+        "np.int8(4)", "4"
+    ).replace(f"np.uint64({2**64 - 1})", str(2**64 - 1))
+
+
+@pytest.mark.parametrize("values", [[1, 2**64], [-(2**63) - 1], [1.0, 1e300], {"a": 2**64}], ids=str)
+def test_numbers_out_of_range_among_many(values: Any) -> None:
+    codec = numcodecs.MsgPack(use_single_float=True)
+    array = gzarr.create_array({}, shape=1, dtype=object, zarr_format=2, filters=[codec])
+    with pytest.raises(gzarr.ArgumentError, match=r"64 bits|out of the range"):
+        array[...] = np.fromiter([values], object, 1)
