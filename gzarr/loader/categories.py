@@ -70,8 +70,8 @@ def with_one_list(volumes: Sequence[dict[str, ExportedArray]]) -> list[dict[str,
     return result
 
 
-def categories_of(volume: Mapping[str, ExportedArray]) -> dict[str, npt.NDArray[Any]]:
-    """Return the categories of each categorical column of a volume, objects ``(n,)``, by its name.
+def categories_of(volumes: Sequence[Mapping[str, ExportedArray]]) -> dict[str, npt.NDArray[Any]]:
+    """Return the categories of each column that is categorical in all volumes, objects ``(n,)``, by its name.
 
     Raises
     ------
@@ -79,7 +79,9 @@ def categories_of(volume: Mapping[str, ExportedArray]) -> dict[str, npt.NDArray[
         If they cannot be read.
     """
     found = {}
-    for name, array in volume.items():
+    for name, array in volumes[0].items():
+        if not all(isinstance(volume.get(name, array), RecodedView | Codes) for volume in volumes):
+            continue
         if isinstance(array, RecodedView):
             found[name] = array.categories().copy()
         elif isinstance(array, Codes):

@@ -132,7 +132,14 @@ class Epoch:
 
     def _cut_by_bytes(self, begin: int, end: int) -> tuple[list[int], int]:
         most_bytes = self.settings.block_bytes // self.world_size
-        return cut_by_bytes(self._row_sample_bytes, begin, end, self.batch_size, most_bytes)
+        # All rows are looked at, so once for all epochs that have them in one order.
+        key = begin, end, self.rank, self.world_size, self.batch_size, most_bytes
+        found = self.samples.row_cuts.get(key)
+        if found is None:
+            found = cut_by_bytes(self._row_sample_bytes, begin, end, self.batch_size, most_bytes)
+            if all(volume.samples.is_line for volume in self.samples.each):
+                self.samples.row_cuts[key] = found
+        return found
 
     def _row_sample_bytes(self, begin: int, end: int, *, in_batches: bool = False) -> IntArray:
         """Return the bytes of the sample of each of some turns, int64 ``(n,)``, where rows of matrices are read."""
@@ -273,8 +280,7 @@ class Epoch:
             # Each read needs nearly all chunks, however short it is.
             return [*range(begin, end, self.most_turns), end]
         if self._cuts_by_bytes:
-            whole, _ = self._row_reads
-            return list(whole) if [begin, end] == [whole[0], whole[-1]] else self._cut_by_bytes(begin, end)[0]
+            return [*self._cut_by_bytes(begin, end)[0]]
         return doubled(begin, end, self.batch_size, self.most_turns)
 
     def numbers(self, begin: int, end: int) -> IntArray:

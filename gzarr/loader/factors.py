@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 #: A fraction, where an array has more elements than the one that is counted in.
 Factor: TypeAlias = int | Fraction
 
-#: Scales are often rounded when they are written.
-_TOLERANCE: Final = 1e-3
+#: Scales are often rounded when they are written; lengths have to agree.
+_TOLERANCE: Final = 5e-3
 
-# Levels are made by halves, by all programs, or by thirds.
+# Levels are made by halves, by all programs, or by thirds, of which there are few.
 _HALVES: Final = tuple(2**i for i in range(1, 63))
-_THIRDS: Final = tuple(3**i for i in range(1, 40))
+_THIRDS: Final = (3, 9, 27, 81, 243)
 
 
 def ratios_of(first: Sequence[float] | None, other: Sequence[float] | None) -> list[float] | None:
@@ -82,7 +82,8 @@ def whole_factors(
             told = " or ".join(map(str, each)) if len(each) < 4 else f"{each[0]} to {each[-1]}"
             raise ArgumentError(
                 f"{what} has {length} elements where the first array has {n}: one may stand for {told} of them; "
-                "give OME images or their levels (image.levels[i], without .array), whose scales tell it"
+                "give OME images or their levels (image.levels[i], without .array), whose scales tell it, or repeat "
+                "the elements of a mask (np.repeat), so that one stands for fewer"
             )
         found.append(narrowed[0])
     return tuple(found)
@@ -120,7 +121,7 @@ def _options(size: int, length: int) -> range:
 
 
 def _likely(options: range, size: int, length: int) -> list[int]:
-    """Return which of some factors may be meant: a single one that leaves nothing out, divisors, the usual ones."""
+    """Return which of some factors may be meant: divisors, and the usual ones."""
     if len(options) == 1:
         return [options[0]]
     filled = range(max(options.start, -(-size // length)), options.stop)
@@ -131,6 +132,8 @@ def _likely(options: range, size: int, length: int) -> list[int]:
     found = {factor for factor in _HALVES if factor in options} | {factor for factor in _THIRDS if factor in filled}
     if is_divisor:
         found.add(divisor)
-    if len(filled) == 1:
+    if found and len(filled) == 1:
         found.add(filled[0])
-    return sorted(found or options)
+    # Round numbers are what people choose.
+    round_ones = [factor for factor in options if factor % 10 == 0]
+    return sorted(found) or (round_ones if len(round_ones) == 1 else [*options])

@@ -559,6 +559,9 @@ class Loader:
 
     def _widest(self, epoch: Epoch) -> Epoch:
         """Return an epoch with groups as large as they would be with a larger buffer."""
+        if any(volume.samples.chosen is not None for volume in epoch.samples.each):
+            # Masks would be read again. As it is, it tells about enough.
+            return epoch
         return replace(epoch, samples=self._bind(self._sampler.stage(epoch.number), sys.maxsize))
 
     def _bind(self, stage: int, most_bytes: int) -> Volumes:
@@ -578,13 +581,14 @@ class Loader:
         """Categories of each categorical column of AnnData by its name, whose numbers are its codes; −1 is none.
 
         One list for all volumes: where their lists differ, it is all categories in the order in which they are met.
+        Columns that are plain numbers in some volume are left out.
 
         Raises
         ------
         NodeNotFoundError, MetadataError, StoreError, ChunkError
             If they cannot be read.
         """
-        return categories_of(self._arrays[0])
+        return categories_of(self._arrays)
 
     @property
     def fingerprint(self) -> str:

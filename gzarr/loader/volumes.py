@@ -146,6 +146,11 @@ class Volumes:
         return len(self.each[0].samples.counts)
 
     @cached_property
+    def row_cuts(self) -> dict[tuple[int, ...], tuple[list[int], int]]:
+        """What :func:`.row_sizes.cut_by_bytes` has found, by its arguments."""
+        return {}
+
+    @cached_property
     def flipped(self) -> tuple[int, ...] | None:
         """Axes of the grid along which samples are reversed; None if some of their arrays are not."""
         axes = {part.axes[d] for part in self.parts for d in part.flip} - {None}

@@ -163,24 +163,30 @@ def balanced(sampler: W, volumes: Sequence[Mapping[str, ExportedArray]]) -> list
         rows.append(own)
         found, without = _classes(sampler, arrays, size)
         classes.append(found)
-        missing.append(np.zeros(len(own), bool) if without is None else without[own])
-    there = ~np.concatenate(missing)
+        missing.append(without)
+    all_classes = np.concatenate([each[own] for each, own in zip(classes, rows, strict=True)])
+    there = (
+        None
+        if all(each is None for each in missing)
+        else np.concatenate(
+            [np.ones(len(own), bool) if each is None else ~each[own] for each, own in zip(missing, rows, strict=True)]
+        )
+    )
     try:
-        _, found, counts = np.unique(
-            np.concatenate([each[own] for each, own in zip(classes, rows, strict=True)])[there],
-            return_inverse=True,
-            return_counts=True,
+        _, which, counts = np.unique(
+            all_classes if there is None else all_classes[there], return_inverse=True, return_counts=True
         )
     except TypeError as error:
         raise ArgumentError(
             f"balance= has classes that have no order ({error}), as where some are missing: give those a class of "
             "their own, or leave their rows out by where="
         ) from error
-    # Rows without a class are one of their own, the last.
-    which = np.full(len(there), len(counts))
-    which[there] = found.reshape(-1)
-    if not there.all():
-        counts = np.append(counts, len(there) - np.count_nonzero(there))
+    which = which.reshape(-1)
+    if there is not None and not there.all():
+        # Rows without a class are one of their own, the last.
+        known, which = which, np.full(len(there), len(counts))
+        which[there] = known
+        counts = np.append(counts, len(there) - len(known))
     if not len(counts):
         return [sampler] * len(volumes)
     borders = np.cumsum([len(own) for own in rows])[:-1]

@@ -117,6 +117,14 @@ def column_of(names: list[Any], categories: list[Any], device: str = "cpu", **op
     return gzarr.open_group(group.store, device=device)
 
 
+def test_categories_of_what_are_plain_numbers_elsewhere_are_not_told() -> None:
+    one, other = column_of(["A", "B"], ["A", "B"]), column_of(["C", "B"], ["B", "C"])
+    for volumes in ([one["kind"], other["kind/codes"]], [one["kind/codes"], other["kind"]]):
+        assert Loader([{"kind": volume} for volume in volumes], batch_size=1).categories == {}
+    (known,) = Loader([{"kind": one["kind"]}, {"kind": other["kind"]}], batch_size=1).categories.values()
+    assert known.tolist() == ["A", "B", "C"]
+
+
 @pytest.mark.parametrize("shuffle", SHUFFLES)
 def test_files_of_other_categories(shuffle: Any, device: TestedDevice) -> None:
     """One label is one category, whichever file a row is of."""

@@ -9,7 +9,7 @@ import pytest
 
 import gzarr
 import gzarr.ome
-from gzarr.loader import Patches
+from gzarr.loader import Patches, samplers
 from gzarr.loader.factors import whole_factors
 
 pytestmark = pytest.mark.filterwarnings("ignore:shuffling is coarse")
@@ -101,6 +101,48 @@ def test_lengths_are_right_or_refused(base: int, filled: bool) -> None:
             assert found == factor or (base == 3 and size == found * length and found in (2, 8, 16, 64, 128))
             told += 1
     assert told > 900
+
+
+@pytest.mark.parametrize(
+    ("size", "lengths", "factor"),
+    [
+        ((2000, 2160), (40, 43), 50), ((1000, 12345), (10, 123), 100), ((2560, 2560), (51, 51), 50),
+        ((512, 512), (25, 25), 20), ((2304, 2560), (48, 53), 48), ((2160, 2560), (540, 640), 4),
+        ((1921, 64), (61, 2), 32),
+    ],
+)  # fmt: skip
+def test_one_factor_of_all_axes(size: tuple[int, int], lengths: tuple[int, int], factor: int) -> None:
+    """Where lengths leave several open, exact divisors, powers of two and round numbers come first."""
+    assert whole_factors("x", size, lengths, None) == (factor, factor)
+
+
+def test_a_mask_whose_elements_may_stand_for_several_numbers() -> None:
+    """Of level 7 of a pyramid, or of a grid of 8 by 8 places: repeated, they stand for one number only."""
+    mask = np.eye(8, dtype=bool)
+    with pytest.raises(gzarr.ArgumentError, match=r"125 or 128 of them; .*np\.repeat"):
+        gzarr.Loader(np.zeros((1000, 1000), "u1"), Patches((250, 250), where=mask))
+    repeated = mask.repeat(5, 0).repeat(5, 1)
+    found = origins(np.zeros((1000, 1000), "u1"), Patches((125, 125), where=repeated))
+    assert found == [[125 * i, 125 * i] for i in range(8)]
+
+
+def test_a_mask_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where a warning says how large a buffer would be needed."""
+    calls = []
+    own = samplers.cells_of_mask
+
+    def counted(*arguments: Any, **named: Any) -> Any:
+        calls.append(arguments)
+        return own(*arguments, **named)
+
+    monkeypatch.setattr(samplers, "cells_of_mask", counted)
+    mask = gzarr.create_array({}, data=np.ones((64, 64), bool), chunks=(32, 32))
+    array = gzarr.create_array({}, data=np.zeros((64, 64), "u1"), chunks=(8, 8))
+    loader = gzarr.Loader(array, Patches((8, 8), where=mask), batch_size=16, buffer_bytes=1024)
+    with pytest.warns(UserWarning, match="shuffling is coarse"):
+        next(iter(loader))
+    loader.explain()
+    assert len(calls) == 1
 
 
 def test_several_factors_are_refused_unless_scales_tell() -> None:

@@ -18,7 +18,7 @@ import scipy.sparse
 from support.sparse_groups import compressed, dense, stored, to_dense, write
 
 import gzarr
-from gzarr.loader import Dataset, Loader, Rows, Windows
+from gzarr.loader import Dataset, Loader, Rows, Windows, epoch
 from gzarr.loader.row_slabs import RowSlabs
 
 if TYPE_CHECKING:
@@ -206,6 +206,22 @@ def test_reads_of_rows_of_other_lengths(ranks: int, monkeypatch: pytest.MonkeyPa
                 # Not in more reads than that takes.
                 total = sum(read)
                 assert len(read) <= 2 * total // (most // ranks) + 20 * ranks or most != 1 << 19
+
+
+def test_rows_are_looked_at_once_for_all_epochs(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = []
+    cut = epoch.cut_by_bytes
+
+    def counted(*arguments: Any) -> Any:
+        calls.append(arguments)
+        return cut(*arguments)
+
+    monkeypatch.setattr(epoch, "cut_by_bytes", counted)
+    loader = Loader(of_lengths(np.arange(400)).dense(), batch_size=40, shuffle=False, buffer_bytes=1 << 16)
+    for _ in range(3):
+        assert [batch.samples[0] for batch in loader] == list(range(0, 400, 40))
+    loader.explain()
+    assert len(calls) == 1
 
 
 def test_the_longest_sparse_batches_count() -> None:

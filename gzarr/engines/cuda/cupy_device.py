@@ -236,7 +236,8 @@ class CupyDevice:
             found = self._imported(stream)
         self._check_stream(found)
         if found.device_id == _UNKNOWN:
-            found = streams.kept(self.name, found)
+            # By its address: the object would keep that of the other library, which may be what holds the stream.
+            found = streams.kept(self.name, self._imported(int(found.ptr)))
         return CupyStream(found, self._errors)
 
     def _imported(self, stream: Any) -> Any:

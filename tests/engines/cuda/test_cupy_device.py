@@ -207,6 +207,26 @@ def test_streams_that_no_memory_refers_to_are_not_kept_for_ever() -> None:
     assert set(streams._foreign) == before
 
 
+def test_streams_of_other_libraries_are_not_kept_alive(on_host: WatchedDevice) -> None:
+    """They may be destroyed with their objects."""
+
+    class Foreign:
+        def __init__(self, address: int) -> None:
+            self.address = address
+
+        def __cuda_stream__(self) -> tuple[int, int]:
+            return 0, self.address
+
+    own = on_host.stream()
+    with on_host:
+        foreign = Foreign(own.cupy.ptr)
+        gone = weakref.ref(foreign)
+        found = on_host.as_stream(foreign)
+        del foreign
+        assert found.cupy.ptr == own.cupy.ptr
+        assert gone() is None
+
+
 def test_recording_an_event_returns_it(on_host: WatchedDevice) -> None:
     """A loader waits for what ``record`` returns; CuPy's own method would return CuPy's event, or a new one."""
     stream, other, event = on_host.stream(), on_host.stream(), on_host.event()
