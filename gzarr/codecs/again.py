@@ -76,10 +76,12 @@ def kept_by(codecs: Sequence[Codec], chunk: ArrayRepresentation, fill_value: Any
     elements: Keeping = last.keeps(decoded)
     if last.is_elementwise:
         elements = _kept_by_run(tuple(codec for codec, _ in run), run[0][1], elements)
-    elif len(run) > 1:
-        elements = "none"
+    elif len(run) > 1 and elements == "own":
+        # It may be given a number that it has not made.
+        elements = "most"
     if elements == "own":
-        elements = "all" if _keeps_fill_value([codec for codec, _ in steps], chunk, fill_value) else "most"
+        tried = [codec for codec, _ in steps[: losing[-1] + 1]]
+        elements = "all" if _keeps_fill_value(tried, chunk, fill_value) else "most"
     return Kept(elements, lossy)
 
 
@@ -126,11 +128,11 @@ def _keeps_every_one(run: tuple[Codec, ...], dtype: np.dtype[Any]) -> bool:
 
 
 def _keeps_fill_value(codecs: Sequence[Codec], chunk: ArrayRepresentation, fill_value: Any) -> bool:
+    """Return whether successive codecs, from the first of a chain on, keep the fill value; False also for an error."""
     one = ArrayRepresentation((1,) * len(chunk.shape), chunk.dtype)
     element = np.full(one.shape, 0 if fill_value is None else fill_value, one.dtype)
-    filters = [codec for codec in codecs if codec.kind == "array_to_array"]
     try:
-        back = decode_chain(filters, encode_chain(filters, element, one), one)
+        back = decode_chain(codecs, encode_chain(codecs, element, one), one)
     except ValueError:
         return False
     return bool(np.ascontiguousarray(back).tobytes() == element.tobytes())

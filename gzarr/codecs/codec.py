@@ -204,7 +204,7 @@ class Codec(ABC):
         Returns
         -------
         ``"all"``; ``"own"``, those that the codec has decoded; ``"most"`` of these, as far as is known without looking
-        at them; or ``"none"`` for sure.
+        at them; or ``"none"``, where nearly each may become another one.
         """
         return "all"
 

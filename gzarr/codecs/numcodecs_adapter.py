@@ -119,10 +119,9 @@ class NumcodecsCodec(Codec):
         dtype = decoded.dtype if isinstance(decoded, ArrayRepresentation) else None
         made, taken = map(native, filter_types(self.id, self.configuration, dtype))
         if self.id == "delta":
-            if not adds_integers(made, taken):
-                return "none"
             # Integers go round, in both directions. Where chunks begin, not only differences must fit a smaller type.
-            return "all" if made.itemsize >= taken.itemsize else "most"
+            # Sums of floating-point numbers are rounded, but not those of whole numbers, such as a time axis has.
+            return "all" if adds_integers(made, taken) and made.itemsize >= taken.itemsize else "most"
         if holds(made, taken):
             return "all"
         return "own" if holds(taken, made) else "most"

@@ -9,20 +9,23 @@ from __future__ import annotations
 
 import base64
 import json
+import logging
+import math
 import re
 from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary
 
-from ..errors import StoreError
 from . import redaction
 from .fsspec_calls import is_a, module
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-#: Whether filesystems have left out references, for it takes a second reading of their documents.
+_log = logging.getLogger(__name__)
+
+#: Whether filesystems have left out references, for it may take a second reading of their documents.
 _LEFT_OUT: Final[WeakKeyDictionary[Any, bool]] = WeakKeyDictionary()
 #: Names of chunks. Parquet references hold chunks of version 2, and documents in a mapping.
 _CHUNK: Final = re.compile(r"\d+(?:\.\d+)*")
@@ -58,10 +61,7 @@ def is_reference_filesystem(fs: object) -> bool:
 def leaves_out(fs: Any) -> bool:
     """Return whether a filesystem of references has left out those that its document generates (``gen``).
 
-    Raises
-    ------
-    StoreError
-        If the document cannot be read once more.
+    False also if the document would have to be read once more for that, and cannot be.
     """
     if not fs.simple_templates or not isinstance(fs.references, dict):
         return False
@@ -75,17 +75,52 @@ def _leaves_out(fs: Any) -> bool:
     options = fs.storage_options
     document = options.get("fo", next(iter(fs.storage_args), None))
     if isinstance(document, str):
+        # Documents are long, and may be far away: they are read a second time only where something may be missing.
+        if _is_complete(fs.references):
+            return False
         given = options.get("ref_storage_args") or options.get("target_options") or {}
         try:
             with module("fsspec").open(document, "rb", protocol=options.get("target_protocol"), **given) as file:
                 text = file.read()
-            # Documents are long, and most generate nothing.
+            # Most generate nothing.
             document = json.loads(text) if b'"gen"' in text else {}
-        # Filesystems may raise anything.
+        # Filesystems may raise anything. What they have read is good without this look.
         except Exception as error:
             described = redaction.describe(error, redaction.secrets_of(given))
-            raise StoreError(f"the references cannot be read a second time: {described}", key=None) from None
+            _log.warning("references cannot be read once more, to see whether some are generated: %s", described)
+            return False
     return isinstance(document, dict) and document.get("version") == 1 and bool(document.get("gen"))
+
+
+def _is_complete(references: dict[str, Any]) -> bool:
+    """Return whether references name every chunk of the arrays of version 2 that they have, and no other arrays."""
+    arrays = [key.removesuffix(".zarray") for key in references if f"/{key}".endswith("/.zarray")]
+    if not arrays or any(f"/{key}".endswith("/zarr.json") for key in references):
+        return False
+    try:
+        return all(_has_chunks(references, folder) for folder in arrays)
+    # Documents may hold anything; those who read them say what is wrong.
+    except Exception:
+        return False
+
+
+def _has_chunks(references: dict[str, Any], folder: str) -> bool:
+    """Return whether there are references for all chunks of an array of version 2."""
+    document = json.loads(references[f"{folder}.zarray"])
+    grid = _grid(document["shape"], document["chunks"])
+    # A small document may have an array with more chunks than there is memory for their names.
+    if math.prod(grid) > len(references):
+        return False
+    separator = document.get("dimension_separator") or "."
+    return all(folder + name in references for name in _chunk_names(grid, separator))
+
+
+def _grid(shape: Any, chunks: Any) -> list[int]:
+    return [-(-size // chunk) for size, chunk in zip(shape, chunks, strict=True)]
+
+
+def _chunk_names(grid: list[int], separator: str = ".") -> Iterator[str]:
+    return (separator.join(map(str, chunk)) or "0" for chunk in product(*map(range, grid)))
 
 
 def look_up(fs: Any, path: str) -> bytes | ReferenceTarget | None:
@@ -202,9 +237,7 @@ def keys(fs: Any, prefix: str, *, below: bool) -> Iterator[str]:
     for key in documents:
         folder = key.removesuffix(".zarray")
         if key.endswith("/.zarray") and (folder == prefix or (below and folder.startswith(prefix))):
-            grid = zip(*(references.zmetadata[key][name] for name in ("shape", "chunks")), strict=True)
-            numbers = [range(-(-size // chunk)) for size, chunk in grid]
-            for chunk in product(*numbers):
-                name = folder + (".".join(map(str, chunk)) or "0")
-                if look_up(fs, name) is not None:
-                    yield name
+            shape, lengths = (references.zmetadata[key][name] for name in ("shape", "chunks"))
+            for chunk in _chunk_names(_grid(shape, lengths)):
+                if look_up(fs, folder + chunk) is not None:
+                    yield folder + chunk

@@ -13,9 +13,10 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from ..arrays.array import Array
 from ..arrays.view import ArrayView
@@ -44,11 +45,12 @@ from .copy_options import DEFAULT_BUDGET_BYTES, CopyOptions
 from .planned_copy import Copy, CopyTarget
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping
 
-    from ..codecs.codec import Codec
     from ..metadata.model import NodeMetadata, ZarrFormat
     from ..stores.resolve import StoreLike
+
+_WAYS_OUT: Final = "other codecs keep them (codecs='auto'), and lossy=True copies it nevertheless"
 
 
 def copy(  # noqa: PLR0913
@@ -109,7 +111,8 @@ def copy(  # noqa: PLR0913
         and with absent chunks.
     lossy
         Whether to copy also what some reader will see less of, because the format has no words for it, and elements
-        that change a little because the codecs that are kept, such as zfp, lose something each time that they encode.
+        that change because the codecs that are kept lose something each time that they encode, such as zfp, or cannot
+        encode every element, such as a fill value of NaN in packed data.
         Chunks of the same shape in the same codecs are copied without loss.
     budget_bytes
         Approximate limit in bytes of the memory for elements and encoded chunks. One chunk (shard) of the copy is
@@ -278,10 +281,16 @@ def _plan_nodes(
         # Codecs that the caller asked for are not questioned.
         if not array.copies_values and isinstance(storage.codecs, str) and storage.codecs == KEEP:
             kept = kept_when_encoded(metadata, f"/{at}")
-            if kept.elements == "none":
-                losses = [*losses, _lost_elements(kept.codecs, f"/{at}", lossy=options.lossy)]
-            elif kept.elements == "most" and not options.lossy:
-                array = plan(replace(options, read_back=True))
+            # Without elements, there is nothing to lose.
+            lost = _lost_elements(kept) if math.prod(metadata.shape) else None
+            if lost is not None and options.lossy:
+                losses = [*losses, f"its elements may change, for {lost}"]
+            elif lost is not None and kept.elements == "none":
+                raise ArgumentError(
+                    f"'/{at}' cannot be copied without loss: its elements may change, for {lost}; {_WAYS_OUT}"
+                )
+            elif lost is not None:
+                array = plan(replace(options, read_back=True), if_different=f"{lost}; {_WAYS_OUT}")
         planned.arrays.append(array)
         if losses:
             said.losses[f"/{at}"] = losses
@@ -314,16 +323,14 @@ def kept_when_encoded(metadata: ArrayMetadata, name: str) -> Kept:
     return kept_by(metadata.codecs, ArrayRepresentation(metadata.chunk_shape, metadata.dtype), metadata.absent_value)
 
 
-def _lost_elements(codecs: Sequence[Codec], name: str, *, lossy: bool) -> str:
-    """Return what happens to the elements of an array; refuse it unless ``lossy``."""
-    labels = " + ".join(dict.fromkeys(codec.label for codec in codecs))
-    lost = f"its elements may change, for its chunks are encoded again, and {labels} loses a little each time"
-    if not lossy:
-        raise ArgumentError(
-            f"{name!r} cannot be copied without loss: {lost}; other codecs keep them (codecs='auto'), and lossy=True "
-            "copies it nevertheless"
-        )
-    return lost
+def _lost_elements(kept: Kept) -> str | None:
+    """Return why elements of an array may change when its codecs encode them again; None if they stay."""
+    labels = " + ".join(dict.fromkeys(codec.label for codec in kept.codecs))
+    if kept.elements == "none":
+        return f"its chunks are encoded again, and {labels} loses a little each time"
+    if kept.elements == "most":
+        return f"its chunks are encoded again, and {labels} may make others of some, such as the fill value"
+    return None
 
 
 def _open(

@@ -50,7 +50,7 @@ _REGION_SHARE: Final = 4
 #: Stored values copied in one step without decoding them.
 _VALUES: Final = 64
 _DIFFERENT: Final = "the data read back is not the data written"
-_LOSSY: Final = "the target's codecs may be lossy, or the store or its medium is at fault"
+_AT_FAULT: Final = "the target's codecs may be lossy, or the store or its medium is at fault"
 
 
 class StoredArray(NamedTuple, Generic[_Store]):
@@ -74,6 +74,8 @@ class ArrayCopy:
         Whether absent chunks of the source are stored in the copy, whose fill value has another meaning.
     part
         The part of the source that is copied, as for :attr:`gzarr.Array.view`; None for all of it.
+    if_different
+        Why elements that are read back may be different, and what to do then, for the error's message.
 
     Attributes
     ----------
@@ -93,6 +95,7 @@ class ArrayCopy:
         *,
         writes_absent: bool,
         part: Any = None,
+        if_different: str = _AT_FAULT,
     ) -> None:
         source_metadata, metadata = source.metadata, target.metadata
         device = options.device if is_in_cupy(metadata.dtype) else "cpu"
@@ -119,6 +122,7 @@ class ArrayCopy:
         self._store = target.store
         self._resume = options.resume
         self._read_back = options.read_back
+        self._if_different = if_different
         self._as_is = part is None and _same_values(source_metadata, metadata)
         #: Whether the source tells which chunks it has.
         self._lists = part is None and is_listable(source.store)
@@ -252,7 +256,10 @@ class ArrayCopy:
 
     def _differs(self, chunk: Coords, what: str) -> ChunkWriteError:
         return ChunkWriteError(
-            f"{_DIFFERENT}: {what}; {_LOSSY}", node=self.target.name, chunk=chunk, key=self._key(self.target, chunk)
+            f"{_DIFFERENT}: {what}; {self._if_different}",
+            node=self.target.name,
+            chunk=chunk,
+            key=self._key(self.target, chunk),
         )
 
     def _documents_differ(self, what: str) -> StoreError:

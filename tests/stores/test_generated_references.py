@@ -49,6 +49,52 @@ def test_references_that_need_jinja2(kind: str, tmp_path: Path, monkeypatch: pyt
         np.testing.assert_array_equal(array[...], NUMBERS)
 
 
+def counted(monkeypatch: pytest.MonkeyPatch, fail_from: int = 9) -> list[str]:
+    """Return a list that gets every opened document; opening fails from a number on."""
+    opened: list[str] = []
+    original = fsspec.open
+
+    def counting(url: Any, *args: Any, **kwargs: Any) -> Any:
+        opened.append(url)
+        if len(opened) >= fail_from:
+            raise OSError("the server is gone")
+        return original(url, *args, **kwargs)
+
+    monkeypatch.setattr(fsspec, "open", counting)
+    return opened
+
+
+@pytest.mark.parametrize("separator", [None, "/"])
+def test_documents_are_read_once(separator: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where each chunk has a reference, none was left out."""
+    document("generated", tmp_path)
+    zarray = ZARRAY if separator is None else {**ZARRAY, "dimension_separator": separator}
+    refs: dict[str, Any] = {
+        f"g/v/{i}{separator or '.'}0": [str(tmp_path / "raw.bin"), 4 + i * 80, 80] for i in range(3)
+    }
+    scalar = json.dumps({**ZARRAY, "shape": [], "chunks": []})
+    refs |= {"g/v/.zarray": json.dumps(zarray), "s/.zarray": scalar, "s/0": "\1\0\0\0"}
+    (tmp_path / "r.json").write_text(json.dumps({"version": 1, "refs": refs}))
+    opened = counted(monkeypatch)
+    array = gzarr.open_array(f"reference::{tmp_path / 'r.json'}", path="g/v", device="cpu")
+    np.testing.assert_array_equal(array[...], NUMBERS)
+    assert len(opened) == 1
+
+
+@pytest.mark.parametrize("shape", [[8, 10], [1 << 62, 10]])
+def test_a_second_look_that_fails(shape: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some chunks have no reference, which the document may generate; what it says was read."""
+    document("generated", tmp_path)
+    refs: dict[str, Any] = {f"v/{i}.0": [str(tmp_path / "raw.bin"), 4 + i * 80, 80] for i in range(3)}
+    refs["v/.zarray"] = json.dumps({**ZARRAY, "shape": shape})
+    (tmp_path / "r.json").write_text(json.dumps({"version": 1, "refs": refs}))
+    opened = counted(monkeypatch, fail_from=2)
+    array = gzarr.open_array(f"reference::{tmp_path / 'r.json'}", path="v", device="cpu")
+    np.testing.assert_array_equal(array[:6], NUMBERS)
+    assert (array[6:8] == -1).all()
+    assert len(opened) == 2
+
+
 def test_filesystems_that_have_left_them_out(tmp_path: Path) -> None:
     made = document("generated", tmp_path)
     (tmp_path / "r.json").write_text(json.dumps(made))

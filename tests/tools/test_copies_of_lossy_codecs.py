@@ -14,6 +14,8 @@ from gzarr.cli.main import main
 from gzarr.codecs.again import kept_by
 from gzarr.codecs.codec import ArrayRepresentation
 from gzarr.errors import ArgumentError, ChunkWriteError
+from gzarr.tools.copy import prepare_copy
+from gzarr.tools.copy_options import CopyOptions
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -57,7 +59,7 @@ FILTERS: dict[str, tuple[list[Any], Any]] = {
         True,
     ),
     "scaled": ([{"name": "scale_offset", "configuration": {"offset": 5, "scale": 0.1}}], "read back"),
-    "delta": ([DELTA], False),
+    "delta": ([DELTA], "stops"),
     "delta of rounded": ([of_numcodecs("delta", dtype="<f4"), of_numcodecs("bitround", keepbits=7)], False),
 }
 
@@ -70,16 +72,20 @@ def test_filters_in_other_chunks(name: str, sharded: bool) -> None:
     source: dict[str, Any] = {}
     array = made(source, filters=filters, shards=(100, 80) if sharded else None)
     again: dict[str, Any] = {"chunks": (25, 40)}
-    if expected:
+    if expected == "stops":
+        with pytest.raises(ChunkWriteError, match=r"numcodecs\.delta may make .*codecs='auto'.*lossy=True"):
+            gzarr.copy(source, {}, **again)
+    elif expected:
         kept = kept_by(array.metadata.codecs, ArrayRepresentation(array.metadata.chunk_shape, array.dtype), 0)
         assert kept.elements == ("most" if expected == "read back" else "all")
         same(gzarr.copy(source, {}, read_back=True, **again), array)
         same(gzarr.copy(source, {}, **again), array)
         return
-    copied: dict[str, Any] = {}
-    with pytest.raises(ArgumentError, match=r"'/' cannot be copied without loss: .*codecs='auto'.*lossy=True"):
-        gzarr.copy(source, copied, **again)
-    assert not copied
+    else:
+        copied: dict[str, Any] = {}
+        with pytest.raises(ArgumentError, match=r"'/' cannot be copied without loss: .*codecs='auto'.*lossy=True"):
+            gzarr.copy(source, copied, **again)
+        assert not copied
     same(gzarr.copy(source, {}, codecs="auto", **again), array)
     # They do change.
     with pytest.raises(ChunkWriteError, match="the data read back is not the data written"):
@@ -166,3 +172,84 @@ def test_differences_that_do_not_fit(tmp_path: Path) -> None:
     same(gzarr.copy(tmp_path / "a", tmp_path / "c", chunks=(100,)), array)
     with pytest.raises(ChunkWriteError):
         gzarr.copy(tmp_path / "a", tmp_path / "d", chunks=(350,))
+
+
+def half_written(dtype: str, fill_value: Any, **arguments: Any) -> tuple[dict[str, Any], gzarr.Array]:
+    """Return an array with a chunk of small numbers, and an absent one."""
+    source: dict[str, Any] = {}
+    array = gzarr.create_array(source, shape=6, chunks=3, dtype=dtype, fill_value=fill_value, **arguments)
+    array[:3] = [1, 2, 3]
+    return source, array
+
+
+PACKBITS = {"name": "packbits", "configuration": {"first_bit": 0, "last_bit": 4}}
+REVERSIBLE = {"name": "zfp", "configuration": {"mode": "reversible"}}
+PACKED = numcodecs.FixedScaleOffset(offset=273.15, scale=100, dtype="<f8", astype="<i2")
+#: Type, fill value, what makes another one of it, and an element that stays.
+CHANGING: dict[str, tuple[str, Any, dict[str, Any], Any]] = {
+    "packbits": ("u1", 200, {"codecs": [PACKBITS]}, 31),
+    "zfp u4": ("u4", 2**32 - 1, {"codecs": [REVERSIBLE]}, 2**31 - 1),
+    "zfp u8": ("u8", 2**64 - 1, {"codecs": [REVERSIBLE]}, 2**63 - 1),
+    "packbits in shards": ("u1", 200, {"serializer": PACKBITS, "compressors": None, "shards": 6}, 31),
+    "filters of bytes": (">f4", 0.3, {"zarr_format": 2, "filters": [numcodecs.Quantize(0, ">f4")]}, 3),
+    "packed": ("f8", np.nan, {"zarr_format": 2, "filters": [PACKED]}, 273.15),
+}
+
+
+@pytest.mark.parametrize("name", CHANGING)
+def test_fill_values_that_codecs_change(name: str) -> None:
+    """Also those that make bytes. A copy stops, and says why; with ``lossy`` it says so beforehand."""
+    dtype, fill_value, arguments, kept = CHANGING[name]
+    source, array = half_written(dtype, fill_value, **arguments)
+    again: dict[str, Any] = {"chunks": 6, "shards": 6 if array.shards else None}
+    says = r"(packbits|zfp|quantize|fixedscaleoffset)\S* may make .* the fill value; .*codecs='auto'\), and lossy=True"
+    with pytest.raises(ChunkWriteError, match=says):
+        gzarr.copy(source, {}, **again)
+    same(gzarr.copy(source, {}, codecs="auto", **again), array)
+    planned = prepare_copy(source, {}, CopyOptions(lossy=True, **again))
+    assert "such as the fill value" in planned.differences.losses["/"][0]
+    assert not np.array_equal(gzarr.copy(source, {}, lossy=True, **again)[3:], array[3:])
+    # Chunks that stay are not encoded.
+    assert not prepare_copy(source, {}, CopyOptions(lossy=True)).differences.losses
+    source, array = half_written(dtype, kept, **arguments)
+    same(gzarr.copy(source, {}, **again), array)
+
+
+def test_a_copy_that_stopped_goes_on_with_loss(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source, array = half_written("f8", np.nan, zarr_format=2, filters=[PACKED])
+    gzarr.copy(source, tmp_path / "a")
+    assert main(["copy", str(tmp_path / "a"), str(tmp_path / "b"), "--chunks=6"]) == 1
+    assert "(--codecs auto), and --lossy copies it" in capsys.readouterr().err
+    gzarr.copy(source, tmp_path / "b", chunks=6, codecs="auto", overwrite=True)
+    same(gzarr.open_array(tmp_path / "b"), array)
+    with pytest.raises(ChunkWriteError):
+        gzarr.copy(source, tmp_path / "c", chunks=6)
+    np.testing.assert_array_equal(gzarr.copy(source, tmp_path / "c", chunks=6, resume=True, lossy=True)[:3], array[:3])
+
+
+DELTAS: dict[str, tuple[Any, Any]] = {
+    "f8": ("f8", numcodecs.Delta("<f8")),
+    "f8 in i4": ("f8", numcodecs.Delta("<f8", astype="<i4")),
+    "u8 in i8": ("u8", numcodecs.Delta("<u8", astype="<i8")),
+    ">f4": (">f4", numcodecs.Delta(">f4")),
+}
+
+
+@pytest.mark.parametrize("name", DELTAS)
+def test_differences_of_whole_numbers(name: str) -> None:
+    """Sums of whole numbers are exact, as on a time axis."""
+    dtype, filter = DELTAS[name]
+    source: dict[str, Any] = {}
+    values = (np.arange(100) * 6).astype(dtype)
+    array = gzarr.create_array(source, data=values, chunks=25, zarr_format=2, filters=[filter])
+    same(gzarr.copy(source, {}, chunks=40), array)
+    same(gzarr.copy(source, {}, zarr_format=3), array)
+
+
+@pytest.mark.parametrize("filters", [[DELTA, ZFPY], [ZFPY]])
+def test_nothing_is_lost_of_nothing(filters: list[Any]) -> None:
+    source: dict[str, Any] = {}
+    dtype = "f8" if len(filters) == 1 else "f4"
+    gzarr.create_array(source, shape=0, chunks=3, dtype=dtype, codecs=filters, zarr_format=3)
+    assert gzarr.copy(source, {}, chunks=5).shape == (0,)
+    assert not prepare_copy(source, {}, CopyOptions(chunks=5, lossy=True)).differences.losses
