@@ -116,8 +116,8 @@ def copy(  # noqa: PLR0913
         Chunks of the same shape in the same codecs are copied without loss.
     budget_bytes
         Approximate limit in bytes of the memory for elements and encoded chunks. One chunk (shard) of the copy is
-        always held, even if it is larger. Strings count as long as
-        they are in a few chunks of the source, which are read for that.
+        always held, even if it is larger. Strings count as long as they are in a few chunks of the source, which are
+        read for that.
     allow_pickle
         Whether codecs that run pickled code are allowed. Only for trusted data.
     source_options, dest_options
