@@ -127,7 +127,11 @@ driver = SimpleNamespace(CUDADriverError=type("CUDADriverError", (RuntimeError,)
 runtime = SimpleNamespace(
     getDeviceCount=getDeviceCount, setDevice=lambda i: getDeviceCount(), CUDARuntimeError=CUDARuntimeError
 )
-cuda = SimpleNamespace(Device=Device, runtime=runtime, memory=memory, driver=driver)
+nvrtc = SimpleNamespace(NVRTCError=type("NVRTCError", (RuntimeError,), {}))
+compiler = SimpleNamespace(CompileException=type("CompileException", (Exception,), {}))
+cuda = SimpleNamespace(
+    Device=Device, runtime=runtime, memory=memory, driver=driver, nvrtc=nvrtc, compiler=compiler
+)
 """
 
 
