@@ -233,11 +233,11 @@ class CupyDevice:
         elif isinstance(stream, (cupy.cuda.Stream, cupy.cuda.ExternalStream)):
             found = stream
         else:
-            found = self._imported(stream)
+            # By its address: the object would keep that of the other library, which may be what holds the stream.
+            found = self._imported(int(self._imported(stream).ptr))
         self._check_stream(found)
         if found.device_id == _UNKNOWN:
-            # By its address: the object would keep that of the other library, which may be what holds the stream.
-            found = streams.kept(self.name, self._imported(int(found.ptr)))
+            found = streams.kept(self.name, found)
         return CupyStream(found, self._errors)
 
     def _imported(self, stream: Any) -> Any:
