@@ -412,7 +412,8 @@ def _rows(objects: npt.NDArray[Any], object_type: ObjectType, node: str) -> npt.
     others: list[int] = []
     for i, item in enumerate(rows):
         kind = _kind_of_row(item)
-        if kind == dtype or object_type.is_missing(item):
+        # A name would be equal to the dtype that it stands for.
+        if (isinstance(kind, np.dtype) and kind == dtype) or object_type.is_missing(item):
             continue
         # Those of one kind are converted together.
         (others if kind is None else alike.setdefault(kind, [])).append(i)

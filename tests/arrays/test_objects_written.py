@@ -263,6 +263,17 @@ def test_rows_of_several_kinds_are_converted_each_as_it_is() -> None:
             array[...] = given
 
 
+@pytest.mark.parametrize("dtype", ["<i8", "<u8"])
+def test_lists_of_the_same_kind_are_no_rows_yet(dtype: str) -> None:
+    """The codec would convert them without a check."""
+    wrong = {"<i8": [2**63], "<u8": [-1]}[dtype]
+    array = gzarr.create_array({}, shape=2, dtype=object, zarr_format=2, filters=[numcodecs.VLenArray(dtype)])
+    with pytest.raises(gzarr.ArgumentError, match=r"element \(1,\)"):
+        array[...] = np.fromiter([[1, 2], wrong], object, 2)
+    array[...] = np.fromiter([[1, 2], [3]], object, 2)
+    assert [row.tolist() for row in array[...]] == [[1, 2], [3]]
+
+
 @pytest.mark.parametrize(
     "values",
     [

@@ -1,0 +1,132 @@
+"""Parameters of the codecs of numcodecs, as their documents state them: what is taken, and what is an error.
+
+Documentation: https://numcodecs.readthedocs.io/en/stable/
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from ..documents.configuration import Configuration
+
+
+def _no_parameters(configuration: Configuration) -> dict[str, Any]:
+    return {}
+
+
+def _dtypes(configuration: Configuration) -> dict[str, Any]:
+    result: dict[str, Any] = {"dtype": configuration.dtype("dtype")}
+    if configuration.any("astype", None) is not None:
+        result["astype"] = configuration.dtype("astype")
+    return result
+
+
+def _optional_dtypes(configuration: Configuration) -> dict[str, Any]:
+    given = (name for name in ("dtype", "astype") if configuration.any(name, None) is not None)
+    return {name: configuration.dtype(name) for name in given}
+
+
+def _astype(configuration: Configuration) -> dict[str, Any]:
+    result = {"encode_dtype": configuration.dtype("encode_dtype")}
+    if configuration.any("decode_dtype", None) is not None:
+        result["decode_dtype"] = configuration.dtype("decode_dtype")
+    return result
+
+
+def _fixedscaleoffset(configuration: Configuration) -> dict[str, Any]:
+    numbers = {"offset": configuration.number("offset"), "scale": configuration.number("scale")}
+    if not numbers["scale"]:
+        raise configuration.error("scale", "a number other than 0")
+    return {**numbers, **_optional_dtypes(configuration)}
+
+
+def _quantize(configuration: Configuration) -> dict[str, Any]:
+    return {"digits": configuration.integer("digits", -400, 400), **_optional_dtypes(configuration)}
+
+
+def _bitround(configuration: Configuration) -> dict[str, Any]:
+    return {"keepbits": configuration.integer("keepbits", 0, 52)}
+
+
+def _checksum(configuration: Configuration) -> dict[str, Any]:
+    if configuration.any("location", None) is None:
+        return {}
+    return {"location": configuration.string("location", ("start", "end"))}
+
+
+def _jenkins(configuration: Configuration) -> dict[str, Any]:
+    result: dict[str, Any] = {"initval": configuration.integer("initval", 0, 2**32 - 1, 0)}
+    if configuration.any("prefix", None) is not None:
+        result["prefix"] = bytes(configuration.integers("prefix", 0, 255))
+    return result
+
+
+def _categorize(configuration: Configuration) -> dict[str, Any]:
+    labels = configuration.any("labels")
+    if not isinstance(labels, list) or not all(isinstance(label, str) for label in labels):
+        raise configuration.error("labels", "an array of strings")
+    dtype = configuration.any("dtype")
+    text = isinstance(dtype, str) and dtype[:2] in ("<U", ">U") and dtype[2:].isdecimal() and len(dtype) < 10
+    if dtype != "|O" and not text:
+        raise configuration.error("dtype", "'|O' or a text type such as '<U4'")
+    return {"labels": labels, "dtype": dtype, "astype": configuration.dtype("astype", "|u1")}
+
+
+def _json2(configuration: Configuration) -> dict[str, Any]:
+    result: dict[str, Any] = {
+        "encoding": configuration.string("encoding", ("utf-8", "utf8", "UTF-8", "ascii"), "utf-8")
+    }
+    names = ("skipkeys", "ensure_ascii", "check_circular", "allow_nan", "sort_keys", "strict")
+    flags = {name: configuration.boolean(name) for name in names if name in configuration}
+    indent = configuration.any("indent", None)
+    separators = configuration.any("separators", None)
+    # numcodecs itself gives a tuple.
+    pair = isinstance(separators, list | tuple) and len(separators) == 2 and all(isinstance(s, str) for s in separators)
+    if separators is not None and not pair:
+        raise configuration.error("separators", "an array of two strings, or null")
+    if indent is not None:
+        result["indent"] = int(indent) if isinstance(indent, bool) else configuration.integer("indent", 0, 64)
+    return {**result, **flags, **({} if separators is None else {"separators": list(separators)})}
+
+
+def _msgpack2(configuration: Configuration) -> dict[str, Any]:
+    names = ("use_single_float", "use_bin_type", "raw")
+    return {name: configuration.boolean(name) for name in names if name in configuration}
+
+
+def _pickle(configuration: Configuration) -> dict[str, Any]:
+    return {"protocol": configuration.integer("protocol", -1, 5, 5)}
+
+
+def _vlen_array(configuration: Configuration) -> dict[str, Any]:
+    return {"dtype": configuration.dtype("dtype")}
+
+
+def passed_on(configuration: Configuration) -> dict[str, Any]:
+    """Return parameters as they are: of codecs that are not in :data:`PARAMETERS`."""
+    return {name: configuration.any(name) for name in configuration.values if name != "id"}
+
+
+#: What reads the parameters of a codec, by its ``id``.
+PARAMETERS: Final = {
+    "adler32": _checksum,
+    "astype": _astype,
+    "base64": _no_parameters,
+    "bitround": _bitround,
+    "categorize": _categorize,
+    "crc32": _checksum,
+    "crc32c": _checksum,
+    "delta": _dtypes,
+    "fixedscaleoffset": _fixedscaleoffset,
+    "fletcher32": _no_parameters,
+    "jenkins_lookup3": _jenkins,
+    "json2": _json2,
+    "msgpack2": _msgpack2,
+    "packbits": _no_parameters,
+    "pickle": _pickle,
+    "quantize": _quantize,
+    "vlen-array": _vlen_array,
+    "vlen-bytes": _no_parameters,
+    "vlen-utf8": _no_parameters,
+}
