@@ -17,7 +17,7 @@ from typing import Any
 from numba import int64
 
 from .affine_cubic import cubic_block, cubic_one, filter_group
-from .affine_linear import linear_block, linear_one
+from .affine_linear import linear_block, linear_edges, store_edges
 from .affine_places import BLOCK, BUFFERS, coordinate, place_in_box, run_inside, store_places, whole
 from .affine_store import store_numbers
 from .context import ensure, now, slice_end
@@ -114,13 +114,15 @@ def _row(job: int, pose: int, i0: int, i1: int, target: int, buffers: int) -> No
                 cubic_block(pose, axes, n, buffers)
         else:
             n = min(BLOCK, (begin if x < begin < end else length) - x)
-            v = f64(buffers + 0)
-            for k in range(n):
-                if order == 0:
+            if order == 0:
+                for k in range(n):
                     _nearest_one(job, pose, i0, i1, x + k, target + (x + k) * stride)
-                elif order == 1:
-                    v[k] = linear_one(kind, pose, axes, j[S.MODE], i0, i1, x + k)
-                else:
+            elif order == 1:
+                store_edges(pose, axes, j[S.MODE], i0, i1, x, n, buffers)
+                linear_edges(kind, pose, axes, n, buffers)
+            else:
+                v = f64(buffers + 0)
+                for k in range(n):
                     v[k] = cubic_one(pose, axes, j[S.MODE], i0, i1, x + k)
         if order != 0:
             store_numbers(j[S.TARGET_KIND], target + x * stride, stride, n, buffers)
@@ -154,13 +156,21 @@ def resample(job: int, context: int, worker: int) -> None:
     row = _turn(job, end, context)
     while row >= 0:
         last = min(row + j[S.PER_TURN], j[S.ROWS])
+        # Divisions take long: rows are counted on.
+        i1 = row % n1
+        i0 = row // n1 % n0
+        pose = j[S.POSES] + 8 * S.POSE_SIZE * (row // (n0 * n1))
         while row < last:
-            i1 = row % n1
-            i0 = row // n1 % n0
-            pose = j[S.POSES] + 8 * S.POSE_SIZE * (row // (n0 * n1))
             target = i64(pose)[S.TARGET] + i0 * j[S.TARGET_STRIDES] + i1 * j[S.TARGET_STRIDES + 1]
             _row(job, pose, i0, i1, target, buffers)
             row += 1
+            i1 += 1
+            if i1 == n1:
+                i1 = 0
+                i0 += 1
+                if i0 == n0:
+                    i0 = 0
+                    pose += 8 * S.POSE_SIZE
         row = _turn(job, end, context)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Final
 
+import numpy as np
 from numba import float64, int32, int64
 
 from . import folding
@@ -14,8 +15,10 @@ from .slots import affine as S
 
 #: Elements of a block of a row: what is computed of them stays in the cache nearest to the processor.
 BLOCK: Final = 128
-#: Buffers of a block, float64 or int64 each: values, places, and weights along three axes.
-BUFFERS: Final = 5
+#: Buffers of a block, float64 or int64 each: values, places, weights along three axes, and what is known of neighbours
+#: (from :data:`NEIGHBOURS` on).
+BUFFERS: Final = 13
+NEIGHBOURS: Final = 40 * BLOCK
 _LARGEST: Final = float(2**62)
 
 folded = part(folding.folded)
@@ -64,6 +67,13 @@ def run_inside(
 ) -> None:
     """Store the first index and the end of a run of a row that needs no checks; the whole run is inside."""
     p = i64(pose)
+    # Places move in one direction along each axis: so do rows whose ends are inside.
+    if is_inside(pose, axes, half, before, after, i0, i1, 0) and is_inside(
+        pose, axes, half, before, after, i0, i1, length - 1
+    ):
+        i64(out)[0] = 0
+        i64(out)[1] = length
+        return
     first = float64(0)
     last = float64(length - 1)
     for d in range(3 - axes, 3):
@@ -96,7 +106,10 @@ def run_inside(
 
 @part
 def store_places(pose: int, axes: int, half: float, i0: int, i1: int, first: int, n: int, buffers: int) -> None:
-    """Store the places in the box of ``n`` elements of a row, in elements, and their distances to the next ones."""
+    """Store the places in the box of ``n`` elements of a row, in elements, and their distances to the next ones.
+
+    All is float64 to the end, of which processors convert several at once; offsets of elements are exact in it.
+    """
     p = i64(pose)
     at = i64(buffers + 8 * BLOCK)
     w0 = f64(buffers + 16 * BLOCK)
@@ -113,30 +126,30 @@ def store_places(pose: int, axes: int, half: float, i0: int, i1: int, first: int
     low0 = float64(p[S.LOW])
     low1 = float64(p[S.LOW + 1])
     low2 = float64(p[S.LOW + 2])
-    s0 = p[S.STRIDES]
-    s1 = p[S.STRIDES + 1]
-    s2 = p[S.STRIDES + 2]
+    s0 = float64(p[S.STRIDES])
+    s1 = float64(p[S.STRIDES + 1])
+    s2 = float64(p[S.STRIDES + 2])
     if axes == 3:
-        for k in range(n):
-            x = float64(int32(first) + int32(k))
+        for k in range(int32(n)):
+            x = float64(int32(first) + k)
             # Less the first element, an integer, without any rounding.
             r0 = ((b0 + m0 * x) + half) - low0
             r1 = ((b1 + m1 * x) + half) - low1
             r2 = ((b2 + m2 * x) + half) - low2
-            j0 = int32(r0)
-            j1 = int32(r1)
-            j2 = int32(r2)
+            j0 = np.floor(r0)
+            j1 = np.floor(r1)
+            j2 = np.floor(r2)
             w0[k] = r0 - j0
             w1[k] = r1 - j1
             w2[k] = r2 - j2
-            at[k] = int64(j0) * s0 + int64(j1) * s1 + int64(j2) * s2
+            at[k] = int64(j0 * s0 + j1 * s1 + j2 * s2)
     else:
-        for k in range(n):
-            x = float64(int32(first) + int32(k))
+        for k in range(int32(n)):
+            x = float64(int32(first) + k)
             r1 = ((b1 + m1 * x) + half) - low1
             r2 = ((b2 + m2 * x) + half) - low2
-            j1 = int32(r1)
-            j2 = int32(r2)
+            j1 = np.floor(r1)
+            j2 = np.floor(r2)
             w1[k] = r1 - j1
             w2[k] = r2 - j2
-            at[k] = int64(j1) * s1 + int64(j2) * s2
+            at[k] = int64(j1 * s1 + j2 * s2)

@@ -6,41 +6,50 @@ from typing import Any
 
 from numba import int32, int64
 
-from .jit import part
+from .jit import in_line, part
 from .memory import f32, f64, i8, i16, i32, i64, u8, u16, u32, u64
 
 
-def _make_store(view: Any, number: Any, low: float, high: float) -> Any:
+def _make_store(view: Any, itemsize: int, number: Any, low: float, high: float) -> Any:
     """Return a function that stores a block: rounded, ties away from zero, and cut to the range of an integer type."""
 
+    @in_line
+    def integer(x: float) -> Any:
+        x = x + 0.5 if x > 0 else x - 0.5
+        # Not a number becomes the lowest one.
+        x = x if x > low else low
+        return number(min(x, high))
+
+    return _make_rows(view, itemsize, integer)
+
+
+def _make_rows(view: Any, itemsize: int, converted: Any) -> Any:
+    """Return a function that stores a block of converted values; those without gaps several at once."""
+
     @part
     def store(target: int, stride: int, n: int, buffers: int) -> None:
         v = f64(buffers + 0)
-        for k in range(n):
-            x = v[k]
-            x = x + 0.5 if x > 0 else x - 0.5
-            # Not a number becomes the lowest one.
-            x = x if x > low else low
-            view(target + k * stride)[0] = number(min(x, high))
+        if stride == itemsize:
+            row = view(target + 0)
+            for k in range(n):
+                row[k] = converted(v[k])
+        else:
+            for k in range(n):
+                view(target + k * stride)[0] = converted(v[k])
 
     return store
 
 
-def _make_plain(view: Any) -> Any:
-    @part
-    def store(target: int, stride: int, n: int, buffers: int) -> None:
-        v = f64(buffers + 0)
-        for k in range(n):
-            view(target + k * stride)[0] = v[k]
-
-    return store
+@in_line
+def _float(x: float) -> float:
+    return x
 
 
-_s_u1, _s_u2 = _make_store(u8, int32, 0.0, 255.0), _make_store(u16, int32, 0.0, 65535.0)
-_s_u4 = _make_store(u32, int64, 0.0, 2.0**32 - 1)
-_s_i1, _s_i2 = _make_store(i8, int32, -128.0, 127.0), _make_store(i16, int32, -32768.0, 32767.0)
-_s_i4 = _make_store(i32, int64, -(2.0**31), 2.0**31 - 1)
-_s_f4, _s_f8 = _make_plain(f32), _make_plain(f64)
+_s_u1, _s_u2 = _make_store(u8, 1, int32, 0.0, 255.0), _make_store(u16, 2, int32, 0.0, 65535.0)
+_s_u4 = _make_store(u32, 4, int64, 0.0, 2.0**32 - 1)
+_s_i1, _s_i2 = _make_store(i8, 1, int32, -128.0, 127.0), _make_store(i16, 2, int32, -32768.0, 32767.0)
+_s_i4 = _make_store(i32, 4, int64, -(2.0**31), 2.0**31 - 1)
+_s_f4, _s_f8 = _make_rows(f32, 4, _float), _make_rows(f64, 8, _float)
 
 
 @part
