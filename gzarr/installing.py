@@ -27,6 +27,7 @@ COMMANDS: Final[dict[str, str]] = {
     "kvikio-cu13": "pip install kvikio-cu13",
     "newer nvcomp-cu12": "pip install --upgrade nvidia-libnvcomp-cu12",
     "newer nvcomp-cu13": "pip install --upgrade nvidia-libnvcomp-cu13",
+    "newer zarr": "pip install --upgrade zarr",
     "numba-cuda-cu12": "pip install 'numba-cuda[cu12]'",
     "numba-cuda-cu13": "pip install 'numba-cuda[cu13]'",
     "pandas": "pip install pandas",

@@ -13,6 +13,7 @@ from ..dtypes.masks import has_masked, refuse_masked, unmasked
 from ..dtypes.properties import kind_of, native
 from ..errors import ArgumentError, DeviceError
 from ..metadata.parts import MAX_NDIM
+from ..reasons import reason_of
 from .mixed_values import may_be_rounded, times_of, whole_numbers
 from .objects import ObjectType, as_objects, checked, object_type_of
 from .tensors import exported_tensor, is_tensor, tensor_on_host
@@ -152,7 +153,7 @@ def type_on_device(value: Any) -> np.dtype[Any] | None:
             dtype = exported_tensor(value)[1]
     # For example PyTorch, for a tensor that requires gradients.
     except Exception as error:
-        raise ArgumentError(f"a value of type {type(value).__name__} cannot be taken: {error}") from error
+        raise ArgumentError(f"a value of type {type(value).__name__} cannot be taken: {reason_of(error)}") from error
     if interface is None:
         return None
     if dtype is not None:
@@ -210,7 +211,7 @@ def exported(value: Any, memory: DeviceResults, node: str) -> Any:
     # Other libraries may raise anything.
     except Exception as error:
         raise ArgumentError(
-            f"{node}: a value of type {type(value).__name__} cannot be taken from its library: {error}"
+            f"{node}: a value of type {type(value).__name__} cannot be taken from its library: {reason_of(error)}"
         ) from error
 
 
@@ -290,7 +291,9 @@ def _taken(value: Any, dtype: np.dtype[Any] | None, node: str, ndim: int | None)
     # NumPy and other array libraries may raise anything.
     except Exception as error:
         wanted = "an array" if dtype is None else f"elements of {dtype}"
-        raise ArgumentError(f"{node}: a value of type {type(value).__name__} is not {wanted}: {error}") from error
+        raise ArgumentError(
+            f"{node}: a value of type {type(value).__name__} is not {wanted}: {reason_of(error)}"
+        ) from error
 
 
 def _guided(value: Any, dtype: np.dtype[Any], node: str) -> npt.NDArray[Any]:

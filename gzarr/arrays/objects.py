@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 
@@ -108,17 +108,15 @@ def checked(elements: npt.NDArray[Any], object_type: ObjectType, node: str) -> n
     if object_type.codec == "categorize":
         return _categories(elements, object_type, node)
     if object_type.codec == "json2":
-        return as_objects([_json(item, object_type, node) for item in elements.flat], elements.shape)
+        values = _JsonValues.of(object_type.configuration)
+        return as_objects(_held(elements, values, node), elements.shape)
     if object_type.codec == "msgpack2":
         packing = _Packing(
             **{"use_single_float": False, "use_bin_type": True, "raw": False, **object_type.configuration}
         )
-        found = elements.ravel().tolist()
-        return (
-            elements
-            if packing.are_plain(found)
-            else as_objects([_packed(item, packing, node) for item in found], elements.shape)
-        )
+        if packing.are_plain(elements.ravel().tolist()):
+            return elements
+        return as_objects(_held(elements, packing, node), elements.shape)
     return elements
 
 
@@ -127,20 +125,17 @@ def as_objects(items: Sequence[Any], shape: tuple[int, ...]) -> npt.NDArray[Any]
     return np.fromiter(items, object, len(items)).reshape(shape)
 
 
-def _json(item: Any, object_type: ObjectType, node: str) -> Any:
-    plain = plain_value(item, f"{node}: {quote(item)}")
-    if object_type.configuration.get("ensure_ascii", True):
-        return plain
-    encoding = object_type.configuration.get("encoding", "utf-8")
-    try:
-        json.dumps(plain, ensure_ascii=False).encode(encoding)
-    except UnicodeEncodeError as error:
-        wrong = error.object[error.start : error.end]
-        raise ArgumentError(
-            f"{node}: {quote(item)} cannot be stored: the codec json2 has ensure_ascii=False, and {encoding} cannot "
-            f"encode {wrong!r}"
-        ) from None
-    return plain
+def _held(elements: npt.NDArray[Any], values: _Values, node: str) -> list[Any]:
+    """Return elements as a codec reads them back."""
+    found: list[Any] = []
+    for i, item in enumerate(elements.flat):
+        try:
+            found.append(values.plain(item))
+        except ValueError as error:
+            index = tuple(map(int, np.unravel_index(i, elements.shape))) if elements.ndim else ()
+            at = f"element {index}: " if index else ""
+            raise ArgumentError(f"{node}: {at}{quote(item)} cannot be stored: {error}") from None
+    return found
 
 
 def _categories(elements: npt.NDArray[Any], object_type: ObjectType, node: str) -> npt.NDArray[Any]:
@@ -160,23 +155,22 @@ def _categories(elements: npt.NDArray[Any], object_type: ObjectType, node: str) 
     return as_objects(found, elements.shape)
 
 
-@dataclass(frozen=True, slots=True)
-class _Packing:
-    """Parameters of ``msgpack2``, and what it reads back."""
+class _Values(ABC):
+    """What a codec of documents reads back."""
 
-    use_single_float: bool
-    use_bin_type: bool
-    raw: bool
+    __slots__ = ()
+
+    #: Format of the documents, and what it has.
+    format: ClassVar[str]
+    kinds: ClassVar[str]
 
     def plain(self, value: Any, depth: int = 0) -> Any:
         """Return a value as it is read back, as :func:`plain_value` does; raise ValueError if it would be another."""
         if depth >= MAX_DEPTH - 1:
             raise ValueError(f"nested more than {MAX_DEPTH - 1} deep")
-        # First what there is most of.
-        if type(value) is dict and self.are_plain(value.values()) and self._are_names(value):
-            return value.copy()
-        if type(value) is list and value and type(value[0]) in _NUMBERS and len(set(map(type, value))) == 1:
-            value = np.array(value)
+        return self._plain(value, depth)
+
+    def _plain(self, value: Any, depth: int) -> Any:
         if isinstance(value, np.ndarray):
             value = unmasked(value, "an array in it")
         if isinstance(value, np.generic | np.ndarray) and value.dtype.kind in "biufUS":
@@ -187,15 +181,104 @@ class _Packing:
             return self._number(value)
         if isinstance(value, str | bytes | bytearray | memoryview):
             return self._text(value)
-        if _is_extension(value):
+        if self._is_own(value):
             return value
         if isinstance(value, list | tuple):
-            return list(value) if self.are_plain(value) else [self.plain(item, depth + 1) for item in value]
+            return [self.plain(item, depth + 1) for item in value]
         if hasattr(value, "items"):
             return {self._name(name): self.plain(item, depth + 1) for name, item in value.items()}
-        raise ValueError(
-            f"msgpack has no {type(value).__name__}; use numbers, strings, bytes, booleans, None, lists and mappings"
-        )
+        raise self._unknown(value)
+
+    def _unknown(self, value: Any) -> ValueError:
+        return ValueError(f"a {type(value).__name__} is not {self.format}; use {self.kinds}")
+
+    @abstractmethod
+    def _number(self, value: int | float) -> int | float: ...
+
+    @abstractmethod
+    def _text(self, value: str | bytes | bytearray | memoryview) -> str | bytes: ...
+
+    @abstractmethod
+    def _name(self, name: Any) -> str | bytes: ...
+
+    def _is_own(self, value: Any) -> bool:
+        """Return whether a value has a type of the format's own."""
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class _JsonValues(_Values):
+    """Parameters of ``json2``, and what it reads back.
+
+    These are no documents of Zarr: NaN and infinities are what numcodecs writes and reads.
+    """
+
+    format: ClassVar[str] = "JSON"
+    kinds: ClassVar[str] = "numbers, strings, booleans, None, lists and mappings"
+
+    allow_nan: bool
+    #: Encoding of the text; None if it is ASCII.
+    encoding: str | None
+
+    @classmethod
+    def of(cls, configuration: Mapping[str, Any]) -> _JsonValues:
+        """Return what the codec of a configuration reads back."""
+        encoding = None if configuration.get("ensure_ascii", True) else configuration.get("encoding", "utf-8")
+        return cls(configuration.get("allow_nan", True), encoding)
+
+    def _number(self, value: int | float) -> int | float:
+        if isinstance(value, float):
+            if not self.allow_nan and not math.isfinite(value):
+                raise ValueError(f"the codec json2 has allow_nan=False, so that there is no {float(value)}")
+            return float(value)
+        # It may have too many digits.
+        number: int = plain_value(value, "an integer")
+        return number
+
+    def _text(self, value: str | bytes | bytearray | memoryview) -> str:
+        if not isinstance(value, str):
+            raise self._unknown(value)
+        text = str.__getitem__(value, slice(None))
+        if self.encoding is not None:
+            try:
+                text.encode(self.encoding)
+            except UnicodeEncodeError as error:
+                wrong = error.object[error.start : error.end]
+                raise ValueError(
+                    f"the codec json2 has ensure_ascii=False, and {self.encoding} cannot encode {wrong!r}"
+                ) from None
+        return text
+
+    def _name(self, name: Any) -> str:
+        if not isinstance(name, str):
+            raise ValueError(f"names are strings, not {quote(name)}")
+        return self._text(name)
+
+
+@dataclass(frozen=True, slots=True)
+class _Packing(_Values):
+    """Parameters of ``msgpack2``, and what it reads back."""
+
+    format: ClassVar[str] = "msgpack"
+    kinds: ClassVar[str] = "numbers, strings, bytes, booleans, None, lists and mappings"
+
+    use_single_float: bool
+    use_bin_type: bool
+    raw: bool
+
+    def _plain(self, value: Any, depth: int) -> Any:
+        # First what there is most of.
+        if type(value) is dict and self.are_plain(value.values()) and self._are_names(value):
+            return value.copy()
+        if type(value) is list and value and type(value[0]) in _NUMBERS and len(set(map(type, value))) == 1:
+            value = np.array(value).tolist()
+        # Extension types are tuples, too, but hold bytes.
+        if isinstance(value, list | tuple) and self.are_plain(value):
+            return list(value)
+        return _Values._plain(self, value, depth)
+
+    def _unknown(self, value: Any) -> ValueError:
+        return ValueError(f"{self.format} has no {type(value).__name__}; use {self.kinds}")
 
     def are_plain(self, values: Collection[Any]) -> bool:
         """Return whether values are numbers, texts, booleans and None for sure that are read back as they are."""
@@ -245,18 +328,10 @@ class _Packing:
             raise ValueError(f"keys are strings or bytes, not {quote(name)}")
         return self._text(name)
 
+    def _is_own(self, value: Any) -> bool:
+        import msgpack  # type: ignore[import-untyped,unused-ignore]
 
-def _is_extension(value: Any) -> bool:
-    import msgpack  # type: ignore[import-untyped,unused-ignore]
-
-    return isinstance(value, msgpack.ExtType | msgpack.Timestamp)
-
-
-def _packed(item: Any, packing: _Packing, node: str) -> Any:
-    try:
-        return packing.plain(item)
-    except ValueError as error:
-        raise ArgumentError(f"{node}: {quote(item)} cannot be stored: {error}") from None
+        return isinstance(value, msgpack.ExtType | msgpack.Timestamp)
 
 
 def _texts(

@@ -23,7 +23,7 @@ from ..engines.stack import Stack
 from ..metadata.chunk_grid import ChunkGrid
 from ..plan.decode_program import analyse, converting, planned_grid
 from ..plan.keys import distinct_rows
-from ..plan.planner import box_chunks, by_shape, plan, plan_chunks, plan_windows, some_chunks
+from ..plan.planner import box_chunks, by_shape, count_chunks, plan, plan_chunks, plan_windows, some_chunks
 from ..progress import reads_are_shown, watch
 from .outputs import HOST, DeviceResults
 from .read_options import NO_OPTIONS, DeviceOptions
@@ -462,8 +462,20 @@ class Reader:
         -------
         The way, the number of chunks and of stored values, and the decoded bytes.
         """
-        chunks = plan([selection], self.planned_grid).chunks
-        return self._way(selection, field, on_host=on_host), len(chunks), *self._stored(chunks)
+        way = self._way(selection, field, on_host=on_host)
+        if selection.points is not None:
+            chunks = plan([selection], self.planned_grid).chunks
+            return way, len(chunks), *self._stored(chunks)
+        return way, *self._count(selection)
+
+    def _count(self, selection: Selection) -> tuple[int, int, int]:
+        """Return how many chunks, and stored values, a selection without points touches, and their decoded bytes.
+
+        They are not planned: whoever wants to know what a read would do may not have the memory for it.
+        """
+        chunks, elements = count_chunks(selection, self.planned_grid)
+        values = count_chunks(selection, self._metadata.chunk_grid)[0] if self.decoding.levels else chunks
+        return chunks, values, elements * self._metadata.dtype.itemsize
 
     def _stored(self, chunks: npt.NDArray[np.int64]) -> tuple[int, int]:
         """Return in how many stored values some chunks are, and their decoded bytes."""

@@ -30,7 +30,7 @@ from .write import Writer
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from ..stores.base import Store
+    from ..stores.base import ReadableStore, Store
     from .write_options import WriteOptions
     from .writing import WritableArray
 
@@ -243,13 +243,13 @@ def _clear_beyond(array: WritableArray, old: ArrayMetadata, new: ArrayMetadata, 
     view: Any = None
     for batch in _batches(_chunks_at(store, path, new, kept, grown, cut)):
         outside = [key for key, coords in batch if any(i >= n for i, n in zip(coords, kept, strict=True))]
-        present = [key for key, there in zip(outside, _present(store, outside), strict=True) if there]
-        if present:
+        found = [key for key, there in zip(outside, are_present(store, outside), strict=True) if there]
+        if found:
             with contextlib.ExitStack() as stack:
                 if lock:
-                    stack.enter_context(locks.between_processes(store, present, old.key_prefix(path)))
-                stack.enter_context(locks.hold(store, present))
-                store.erase_values(present)
+                    stack.enter_context(locks.between_processes(store, found, old.key_prefix(path)))
+                stack.enter_context(locks.hold(store, found))
+                store.erase_values(found)
         beyond = set(outside)
         edge = []
         for key, coords in batch:
@@ -266,7 +266,7 @@ def _clear_beyond(array: WritableArray, old: ArrayMetadata, new: ArrayMetadata, 
         _fill_edges(store, path, new, old, edge, cut, lock=lock)
 
 
-def _present(store: Store, keys: Sequence[str]) -> Sequence[bool]:
+def are_present(store: ReadableStore, keys: Sequence[str]) -> Sequence[bool]:
     """Return whether each key has a value."""
     if not keys:
         return []

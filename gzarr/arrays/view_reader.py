@@ -66,9 +66,9 @@ class ViewReader(Reader):
 
     def explain(self, selection: Selection, field: str | None, *, on_host: bool) -> tuple[Way, int, int, int]:
         """Return what a read will do; as :meth:`Reader.explain`."""
+        if selection.points is None:
+            return self._of.explain(self._view.selection(selection), field, on_host=on_host)
         chunks, _ = self._view.chunks(plan([selection], self.planned_grid).chunks)
-        if selection.indices is None and selection.points is None and self._of.planned_grid.is_regular:
-            selection, _ = self._view.box(selection)
         return self._of._way(selection, field, on_host=on_host), len(chunks), *self._of._stored(chunks)
 
     def ask(self, chunks: IntArray, ask: Callable[[ReadRequest], None]) -> None:

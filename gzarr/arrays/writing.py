@@ -243,6 +243,12 @@ class WritableArray(ExportedArray):
     def _check_writable(self) -> None:
         if self.read_only:
             raise ReadOnlyError(f"{self.name} in {self._store!r} is read-only; open it with mode='r+' to change it")
+        if self.dtype.fields is not None and self.dtype.hasobject:
+            # Pickles state a byte order, which other readers take for that of the array.
+            raise ArgumentError(
+                f"{self.name}: records with objects are read, but not written; write their fields to arrays of their "
+                "own, objects with dtype=object and a codec such as 'json2'"
+            )
 
     def _write(
         self,

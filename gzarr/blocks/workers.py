@@ -8,15 +8,15 @@ it can be interrupted (Ctrl-C) at any moment.
 from __future__ import annotations
 
 import contextvars
-import threading
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from itertools import islice
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from .. import ending
 from ..engines import pool
 from ..engines.monitor import Monitor, ReadCancelledError
+from ..starting import NamedThread
 from ..waiting import taken_from
 
 if TYPE_CHECKING:
@@ -135,16 +135,13 @@ class _Team(Generic[T, R]):
         self._tasks: SimpleQueue[tuple[int, T] | None] = SimpleQueue()
         self.done: SimpleQueue[_Done[T, R]] = SimpleQueue()
         self._most = threads
-        self._threads: list[threading.Thread] = []
+        self._threads: list[NamedThread] = []
 
     def begin(self, one: tuple[int, T]) -> None:
         """Have a numbered task worked on; the first ones start a thread each."""
         self._tasks.put(one)
         if len(self._threads) < self._most:
-            context = contextvars.copy_context()
-            thread = threading.Thread(
-                target=context.run, args=(ending.for_caller(self._serve),), name="gzarr-blocks", daemon=True
-            )
+            thread = NamedThread(partial(contextvars.copy_context().run, self._serve), "gzarr-blocks")
             # Before it starts: an interrupt may come between the two, and it has to be ended, too.
             self._threads.append(thread)
             try:

@@ -25,7 +25,7 @@ import numpy as np
 
 from ..engines import result_memory
 from ..errors import GzarrError
-from .locations import add_location, options_of
+from .locations import add_allow_pickle, add_location, opened
 from .output import add_output
 
 if TYPE_CHECKING:
@@ -121,6 +121,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=[*PEERS, "none"],
         help="compare with this library only (repeatable), or with none (default: all that are installed)",
     )
+    add_allow_pickle(parser)
     add_output(parser)
 
 
@@ -141,9 +142,9 @@ def run(args: argparse.Namespace) -> int:
     GzarrError
         If the node cannot be opened.
     """
-    from ..hierarchy.open import Group, open
+    from ..hierarchy.group import Group
 
-    node = open(args.path, path=args.node, device=args.device, storage_options=options_of(args.storage_option))
+    node = opened(args, device=args.device)
     arrays = [n for _, n in node.members(None) if not isinstance(n, Group)] if isinstance(node, Group) else [node]
     if not arrays:
         print("gzarr: no arrays found", file=sys.stderr)

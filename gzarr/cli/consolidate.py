@@ -35,17 +35,15 @@ def run(args: argparse.Namespace) -> int:
     GzarrError
         If there is no such group, a node below it cannot be read, or the metadata cannot be written.
     """
-    from ..tools.consolidate import consolidate_metadata
+    from ..tools.consolidate import check_consolidation, consolidate_metadata
 
     options = options_of(args.storage_option)
     if args.dry_run:
-        from ..hierarchy.open import open_group
-
-        group = open_group(args.path, path=args.node, use_consolidated=False, storage_options=options)
+        name, nodes = check_consolidation(args.path, path=args.node, storage_options=options)
     else:
         group = consolidate_metadata(args.path, path=args.node, storage_options=options)
-    nodes = group.nmembers(None)
+        name, nodes = group.name, group.nmembers(None)
     if args.json:
-        print_json({"node": group.name, "nodes": nodes, "dry_run": args.dry_run})
-    say(args, f"{group.name}: {nodes:,} nodes{', nothing written' if args.dry_run else ''}")
+        print_json({"node": name, "nodes": nodes, "dry_run": args.dry_run})
+    say(args, f"{name}: {nodes:,} nodes{', nothing written' if args.dry_run else ''}")
     return 0

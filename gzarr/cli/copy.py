@@ -12,7 +12,7 @@ from .. import plugins
 from ..display import printable
 from ..errors import GzarrError
 from .bench import parse_size
-from .locations import add_options, is_url, options_of
+from .locations import add_allow_pickle, add_options, is_url, options_of
 from .output import add_output, print_json, say
 
 if TYPE_CHECKING:
@@ -154,6 +154,7 @@ def add_where(parser: argparse.ArgumentParser) -> None:
         "--lossy", action="store_true", help="copy also what some reader will see less of, and say what that is"
     )
     parser.add_argument("--dry-run", action="store_true", help="show what will change, and write nothing")
+    add_allow_pickle(parser)
     add_output(parser)
     parser.add_argument(
         "--dask",
@@ -291,8 +292,9 @@ def prepare(
         read_back=args.read_back,
         lossy=args.lossy,
         budget_bytes=args.budget or DEFAULT_BUDGET_BYTES,
+        allow_pickle=args.allow_pickle,
     )
-    return prepare_copy(
+    planned = prepare_copy(
         args.source,
         args.dest,
         options,
@@ -302,6 +304,10 @@ def prepare(
         dest_options=options_of_dest(args),
         kept_arrays=kept_arrays,
     )
+    if args.dask is not None:
+        # Also in a dry run, before the workers are asked for.
+        planned.check_shared()
+    return planned
 
 
 def options_of_dest(args: argparse.Namespace) -> Any:
@@ -319,13 +325,13 @@ def execute(planned: Copy, address: str | None = None) -> None:
     address
         Address of a scheduler of dask, whose workers copy; None for this process.
     """
-    try:
-        with contextlib.ExitStack() as stack:
-            client = None if address is None else stack.enter_context(_connected(address))
+    with contextlib.ExitStack() as stack:
+        client = None if address is None else stack.enter_context(_connected(address))
+        try:
             planned.run(client)
-    except (KeyboardInterrupt, GzarrError):
-        print("gzarr: the copy is not complete; run the same command with --resume to continue", file=sys.stderr)
-        raise
+        except (KeyboardInterrupt, GzarrError):
+            print("gzarr: the copy is not complete; run the same command with --resume to continue", file=sys.stderr)
+            raise
 
 
 def _connected(address: str) -> contextlib.AbstractContextManager[Any]:

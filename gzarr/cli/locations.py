@@ -13,6 +13,9 @@ from ..errors import ArgumentError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ..arrays.array import Array
+    from ..hierarchy.group import Group
+
 #: What is said about options wherever they are taken.
 OPTION_HELP: Final = (
     "VALUE is JSON or else text; repeatable. Other users of this machine may see it, so set secrets as environment "
@@ -34,6 +37,30 @@ def add_location(parser: argparse.ArgumentParser, what: str) -> None:
     parser.add_argument("path", metavar="PATH", help=f"directory or URL of {what}")
     parser.add_argument("--path", dest="node", metavar="NODE", default="", help="path of the node within PATH")
     add_options(parser, "--storage-option", "option of PATH's store, if PATH is a URL, such as region=eu-west-1")
+
+
+def add_allow_pickle(parser: argparse.ArgumentParser) -> None:
+    """Add the flag for the codec that runs code."""
+    parser.add_argument(
+        "--allow-pickle",
+        action="store_true",
+        help="allow the codec pickle: reading its elements runs code that is in the data and can do whatever you can, "
+        "so only for data whose writer you trust",
+    )
+
+
+def opened(args: argparse.Namespace, device: str = "auto") -> Array | Group:
+    """Return the node for arguments of :func:`add_location` and :func:`add_allow_pickle`, open for reading.
+
+    Raises
+    ------
+    GzarrError
+        If it cannot be opened.
+    """
+    from ..tools.located import locate
+
+    options = options_of(args.storage_option)
+    return locate(args.path, path=args.node, allow_pickle=args.allow_pickle, storage_options=options).node(device)
 
 
 def find_places(args: argparse.Namespace) -> None:

@@ -15,10 +15,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from .. import __version__
-from ..errors import ArgumentError, GzarrError
+from ..errors import ArgumentError, GzarrError, NodeNotFoundError, UnsupportedError
 from ..progress import watch
 from . import output
-from .locations import add_location, find_places, options_of
+from .locations import add_allow_pickle, add_location, find_places, opened
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -122,6 +122,7 @@ def make_parser(*, whole: bool = False) -> argparse.ArgumentParser:
     tree = commands.add_parser("tree", help="show a hierarchy as a tree")
     for command in (info, tree):
         add_location(command, "an array or a group")
+        add_allow_pickle(command)
         output.add_output(command)
     tree.add_argument(
         "--level", type=_level, metavar="N", help="deepest level to show: 0 for the children only (default: all)"
@@ -257,10 +258,10 @@ def _fail(what: object, code: int) -> int:
 
 def _tree(args: argparse.Namespace) -> int:
     from ..display import Tree, array_repr
-    from ..hierarchy.open import Group, open
+    from ..hierarchy.group import Group
     from . import ome, terminal
 
-    node = open(args.path, path=args.node, storage_options=options_of(args.storage_option))
+    node = opened(args)
     if args.json:
         from . import documents
 
@@ -274,58 +275,80 @@ def _tree(args: argparse.Namespace) -> int:
 
 
 def _info(args: argparse.Namespace) -> int:
-    from ..hierarchy.open import Group, open
+    from ..hierarchy.group import Group
 
-    node = open(args.path, path=args.node, storage_options=options_of(args.storage_option))
-    departures = _departures(node) if args.strict else None
+    node = opened(args)
+    departures, unsupported = _departures(node, allow_pickle=args.allow_pickle) if args.strict else (None, [])
     if args.json:
         from . import documents
 
-        found = [{"node": path, "departure": text} for path, text in departures or ()]
         document = documents.node(node, full=args.full)
-        output.print_json(document if departures is None else {**document, "departures": found})
+        if departures is not None:
+            document["departures"] = [{"node": path, "departure": text} for path, text in departures]
+            document["unsupported"] = [{"node": path, "reason": text} for path, text in unsupported]
+        output.print_json(document)
     else:
         if isinstance(node, Group):
             _print_group(node)
         else:
             _print_array(node, full=args.full)
         if departures is not None:
-            _print_departures(departures)
+            _print_departures(departures, unsupported)
     return 1 if departures else 0
 
 
-def _departures(node: Array | Group) -> list[tuple[str, str]]:
-    """Return the departures tolerated in a node and everything below it: the path of each, and what it is."""
+def _departures(node: Array | Group, *, allow_pickle: bool) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+    """Return what departs from the specification in a node and everything below it: the path, and what it is.
+
+    Returns
+    -------
+    departures
+        Departures that are tolerated, and what is malformed.
+    unsupported
+        What gzarr does not read, though it may be as specified.
+    """
     from ..documents.departures import collect
     from ..hierarchy.open import Group, open
+    from ..stores.base import is_listable
     from ..stores.keys import join_path
     from ..stores.zip_reader import ZipReader
+    from ..tools.located import locate
     from . import ome
 
     paths = [node.path]
     if isinstance(node, Group):
-        own = open(node.store, path=node.path, use_consolidated=False)
+        own = locate(node.store, path=node.path, use_consolidated=False).node()
         assert isinstance(own, Group)
         paths += [join_path(node.path, path) for path, _ in own.walk()]
-    found_all = []
+    found_all, unsupported = [], []
     if isinstance(node.store, ZipReader):
         found_all += [("/", f"OME: {rule}") for rule in node.store.broken_rules()]
     for path in watch(paths, "reading metadata"):
         with collect() as tolerated:
             try:
-                found = open(node.store, path=path, use_consolidated=False, device="cpu")
+                found = open(node.store, path=path, use_consolidated=False, device="cpu", allow_pickle=allow_pickle)
                 tolerated += ome.broken_rules(found)
+            except UnsupportedError as error:
+                unsupported.append((f"/{path}", str(error)))
+            except NodeNotFoundError as error:
+                # Where nothing can be listed, consolidated metadata names groups that have no document.
+                if is_listable(node.store):
+                    tolerated.append(str(error))
             except GzarrError as error:
                 tolerated.append(str(error))
         found_all += [(f"/{path}", text) for text in tolerated]
-    return found_all
+    return found_all, unsupported
 
 
-def _print_departures(departures: Sequence[tuple[str, str]]) -> None:
+def _print_departures(departures: Sequence[tuple[str, str]], unsupported: Sequence[tuple[str, str]]) -> None:
     from ..display import printable
 
     print("\nDepartures from the specification:" if departures else "\nNo departures from the specification.")
     for path, text in departures:
+        print(f"  {printable(f'{path} {text}', 400)}")
+    if unsupported:
+        print("\nNot read, though it need not depart from the specification:")
+    for path, text in unsupported:
         print(f"  {printable(f'{path} {text}', 400)}")
 
 

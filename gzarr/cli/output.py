@@ -49,7 +49,11 @@ def in_options(text: str, parser: argparse.ArgumentParser) -> str:
     ``pass overwrite=True`` becomes ``pass --overwrite``, and ``chunks={'z': 16}`` ``--chunks z=16``. Calls that a
     message shows, and paths, stay as they are.
     """
-    options = {action.dest: option for action in parser._actions for option in action.option_strings if option[2:]}
+    options: dict[str, str] = {}
+    for action in parser._actions:
+        for option in action.option_strings:
+            # An option may be known by another name to its command than to the library.
+            options |= dict.fromkeys((action.dest, option[2:].replace("-", "_")), option) if option[2:] else {}
     if not options:
         return text
     names = "|".join(map(re.escape, options))
@@ -58,10 +62,10 @@ def in_options(text: str, parser: argparse.ArgumentParser) -> str:
         name, value = match["name"], match["value"]
         if name is None:
             return match[0]
-        given = re.sub(r"'(\w+)': ", r"\1=", value or "").strip("'{}")
+        given = re.sub(r"'(\w+)': ", r"\1=", value or "").strip("'\"{}")
         return options[name] if given in ("", "True") else f"{options[name]} {given}"
 
-    value = r"'[^']*'|\{[^{}]*\}|\w+"
+    value = r"'[^']*'|\"[^\"]*\"|\{[^{}]*\}|\w+"
     return re.sub(rf"[\w.]+\([^()]*\)|(?<![^\s(])(?P<name>{names})=(?P<value>{value})?", named, text)
 
 

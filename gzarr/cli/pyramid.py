@@ -22,14 +22,22 @@ def parse_levels(text: str) -> int | str:
     Raises
     ------
     argparse.ArgumentTypeError
-        If it is neither.
+        If it is neither, or there cannot be so many.
     """
+    from ..ome.writing.plan import MOST_LEVELS
+
+    if text == "auto":
+        return text
     try:
-        return text if text == "auto" else int(text)
+        levels = int(text)
     except ValueError:
+        levels = 0
+    # Here, since `gzarr optimize` makes levels last.
+    if not 1 <= levels <= MOST_LEVELS:
         raise argparse.ArgumentTypeError(
-            f"{text!r} is not a number of levels; pass an integer such as 4, or auto"
-        ) from None
+            f"{text!r} is not a number of levels; pass an integer from 1 to {MOST_LEVELS}, such as 4, or auto"
+        )
+    return levels
 
 
 def _numbers(text: str) -> list[float]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..progress import watch
 from .copy import counted
-from .locations import add_location, options_of
+from .locations import add_allow_pickle, add_location, options_of
 from .output import add_output, print_json, say
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="fill",
         help="meaning of absent chunks: the fill value (fill, default), or a problem to be listed (error)",
     )
+    add_allow_pickle(parser)
     add_output(parser)
 
 
@@ -53,7 +54,11 @@ def run(args: argparse.Namespace) -> int:
     from ..tools.verify import verify
 
     verification = verify(
-        args.path, path=args.node, missing=args.missing, storage_options=options_of(args.storage_option)
+        args.path,
+        path=args.node,
+        missing=args.missing,
+        allow_pickle=args.allow_pickle,
+        storage_options=options_of(args.storage_option),
     )
     found: list[dict[str, Any]] = []
     count = 0

@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 from ..documents.departures import note
+from ..reasons import reason_of
 from . import native
 from .buffers import Bytes, ceiling, compressed, empty, flat, need_bytes
 from .codec import BytesRepresentation, Codec, CodecKind, EncodingStep, Operation, Representation
@@ -165,7 +166,7 @@ class BloscCodec(Codec):
         try:
             blosc.decompress(data, output)
         except Exception as error:
-            raise ValueError(f"blosc: {error}") from None
+            raise ValueError(f"blosc: {reason_of(error)}") from None
 
     def encode(self, decoded: Any, representation: Representation) -> Any:
         """Return one container."""

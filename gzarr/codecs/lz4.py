@@ -15,6 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from ..reasons import reason_of
 from .buffers import ceiling, checked, compressed, empty, flat, need_bytes
 from .codec import BytesRepresentation, Codec, CodecKind, EncodingStep, Operation, Representation
 
@@ -77,7 +78,7 @@ class Lz4Codec(Codec):
         try:
             lz4.decompress(data, output)
         except Exception as error:
-            raise ValueError(f"lz4: {error}") from None
+            raise ValueError(f"lz4: {reason_of(error)}") from None
         return output
 
     def encode(self, decoded: Any, representation: Representation) -> Any:

@@ -23,6 +23,7 @@ import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+from ..reasons import reason_of
 from . import native
 from .buffers import ceiling, checked, compressed, empty, flat, need_bytes
 from .codec import BytesRepresentation, Codec, CodecKind, Representation
@@ -175,4 +176,4 @@ def _decompress(block: Bytes, output: Bytes) -> None:
     try:
         lz4.decompress(framed, output)
     except Exception as error:
-        raise ValueError(f"lz4: {error}") from None
+        raise ValueError(f"lz4: {reason_of(error)}") from None

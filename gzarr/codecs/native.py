@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..reasons import reason_of
 from .buffers import Bytes, empty
 
 if TYPE_CHECKING:
@@ -110,7 +111,7 @@ def _zstd_by_numcodecs(module: Any, data: Bytes, output: Bytes) -> Bytes:
     try:
         module.decompress(data, output)
     except Exception as error:
-        raise ValueError(f"zstd: {error}") from None
+        raise ValueError(f"zstd: {reason_of(error)}") from None
     return output
 
 

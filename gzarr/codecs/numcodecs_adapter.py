@@ -32,6 +32,7 @@ from ..documents.json import quote
 from ..dtypes.properties import native
 from ..errors import MetadataError, UnsupportedError
 from ..installing import COMMANDS
+from ..reasons import reason_of
 from . import object_codecs
 from .arithmetic import adds_integers, compiled_filter, filter_step, filter_types
 from .buffers import ceiling, checked, compressed, flat, need_array, need_bytes
@@ -51,6 +52,8 @@ from .numcodecs_parameters import PARAMETERS, passed_on
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    import numpy.typing as npt
 
     from ..documents.configuration import Configuration
 
@@ -160,7 +163,7 @@ class NumcodecsCodec(Codec):
             with np.errstate(all="ignore"):
                 return getattr(self.make(), name)(data)
         except Exception as error:
-            raise ValueError(f"{self.label}: {str(error) or type(error).__name__}") from error
+            raise ValueError(f"{self.label}: {reason_of(error)}") from error
 
 
 @dataclass(frozen=True)
@@ -348,6 +351,8 @@ class NumcodecsArrayToBytes(NumcodecsCodec):
         array = need_array(decoded, self.label)
         if array.dtype.hasobject and self.id not in OBJECT_CODECS:
             raise MetadataError(f"{self.label} cannot hold strings or objects; it needs a codec such as 'vlen-utf8'")
+        if array.dtype.hasobject and array.dtype.fields is not None and self.id != "pickle":
+            raise MetadataError(f"{self.label} cannot hold records with objects; only the codec 'pickle' can")
         if self.id in _TEXT_KINDS and array.dtype.kind not in _TEXT_KINDS[self.id]:
             raise MetadataError(f"{self.label} holds items of any length, not elements of {quote(str(array.dtype))}")
         if self.id == "categorize":
@@ -376,7 +381,7 @@ class NumcodecsArrayToBytes(NumcodecsCodec):
         except ValueError as error:
             raise ValueError(f"{self.label}: {str(error).removeprefix(f'{self.label}: ')}") from error
         except Exception as error:
-            raise ValueError(f"{self.label}: {str(error) or type(error).__name__}") from error
+            raise ValueError(f"{self.label}: {reason_of(error)}") from error
 
     def encode(self, decoded: Any, representation: Representation) -> Any:
         """Return the bytes."""
@@ -384,6 +389,24 @@ class NumcodecsArrayToBytes(NumcodecsCodec):
         # The codec would take the element of an array without dimensions for its list of elements.
         encoded = self._call("encode", array.reshape(1) if self.id == "msgpack2" and not array.ndim else array)
         return encoded if isinstance(encoded, bytes) else flat(encoded)
+
+    def _call(self, name: str, data: Any) -> Any:
+        rows = np.dtype(self.configuration["dtype"]) if self.id == "vlen-array" else None
+        if rows is None or rows.kind not in "mM":
+            return super()._call(name, data)
+        # Dates and durations have no buffer, which numcodecs takes from version 0.16 on.
+        numbers = np.dtype("i8").newbyteorder(rows.byteorder)
+        codec = replace(self, configuration={**self.configuration, "dtype": numbers.str})
+        if name == "encode":
+            return codec._call(name, _viewed(data, rows, numbers))
+        return _viewed(codec._call(name, data), numbers, rows)
+
+
+def _viewed(rows: Any, before: np.dtype[Any], after: np.dtype[Any]) -> npt.NDArray[Any]:
+    """Return an array of rows of type ``before`` as rows of another type; what is no row stays as it is."""
+    items = rows.ravel().tolist()
+    viewed = [np.asarray(item, before).view(after) if isinstance(item, np.ndarray) else item for item in items]
+    return np.fromiter(viewed, object, len(viewed)).reshape(rows.shape)
 
 
 # -- from metadata -----------------------------------------------------------------------------------------------------

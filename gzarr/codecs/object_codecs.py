@@ -108,7 +108,9 @@ def as_chunk(decoded: Any, chunk: ArrayRepresentation) -> Any:
     # Arrays of another shape are reshaped in the order of their items; arrays of the chunk's shape are kept.
     array = array if array.shape == chunk.shape else array.reshape(-1, order="A")
     if array.dtype != chunk.dtype:
-        if chunk.dtype.hasobject or not (array.dtype.hasobject or native(array.dtype) == chunk.dtype):
+        # Objects may turn out to be elements of the chunk's type, but not the other way round.
+        objects = array.dtype.hasobject and not chunk.dtype.hasobject
+        if not objects and native(array.dtype) != chunk.dtype:
             raise ValueError(f"decoded to elements of {array.dtype}, expected {chunk.dtype}")
         array = array.astype(chunk.dtype)
     return array.reshape(chunk.shape)

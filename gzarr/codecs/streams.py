@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
+from ..reasons import reason_of
 from .buffers import Bytes, ceiling, checked
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ def decompress(
             try:
                 part = member.decompress(piece, limit - total + 1)
             except Exception as error:
-                raise ValueError(f"{label}: {error}") from None
+                raise ValueError(f"{label}: {reason_of(error)}") from None
             total += len(part)
             if total > limit:
                 raise ValueError(f"{label}: decodes to more than the limit of {limit} bytes")

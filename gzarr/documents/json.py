@@ -8,11 +8,15 @@ attributes. A document with duplicate keys is refused: readers disagree on which
 from __future__ import annotations
 
 import json
+import re
 import reprlib
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import MetadataError
-from .departures import note
+from .departures import is_collecting, note
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 #: Longer documents are refused (consolidated metadata of a million arrays is about this long).
 MAX_DOCUMENT_BYTES: Final = 256 << 20
@@ -78,6 +82,50 @@ def _check_depth(document: object) -> None:
     raise ValueError(f"objects and arrays are nested more than {MAX_DEPTH} deep")
 
 
+# Half of a pair, maybe of one that is complete; as bytes, UTF-8 has none.
+_SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
+
+
+def unpaired_surrogates(value: Any, at: str) -> Iterator[tuple[str, str]]:
+    """Yield the text in a JSON value, names included, that has unpaired surrogates, which UTF-8 cannot encode.
+
+    Parameters
+    ----------
+    value, at
+        The value, nested at most ``MAX_DEPTH`` deep, and its location.
+
+    Yields
+    ------
+    Location and text.
+    """
+    if isinstance(value, str):
+        if not _is_encodable(value):
+            yield at, value
+    elif isinstance(value, dict):
+        for name, item in value.items():
+            if not _is_encodable(name):
+                yield f"{at}, a name", name
+            yield from unpaired_surrogates(item, f"{at}[{quote(name)}]")
+    elif isinstance(value, list | tuple):
+        for i, item in enumerate(value):
+            yield from unpaired_surrogates(item, f"{at}[{i}]")
+
+
+def _is_encodable(text: str) -> bool:
+    if text.isascii():
+        return True
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _note_surrogates(document: Any) -> None:
+    for at, text in unpaired_surrogates(document, "$"):
+        note(f"{quote(text)} has an unpaired surrogate, which UTF-8 cannot encode", at)
+
+
 def load_attributes(data: bytes, key: str) -> Any:
     """Parse a document of attributes, which may be any value: what is none is decided by who knows its format.
 
@@ -129,6 +177,8 @@ def _load(data: bytes, key: str) -> Any:
         document = json.loads(text, object_pairs_hook=_object, parse_constant=_constant)
         if type(document) is dict:
             _check_depth(document)
+            if is_collecting() and _SURROGATE.search(data):
+                _note_surrogates(document)
     except UnicodeDecodeError as error:
         raise MetadataError(f"not UTF-8 (byte {error.start}: {error.reason})", key=key) from None
     except RecursionError:

@@ -83,7 +83,7 @@ def from_v2(
     Parameters
     ----------
     value
-        Parsed JSON; ``null`` gives None.
+        Parsed JSON; ``null`` gives None, or zeros and None for elements with fields that are objects.
     dtype
         Dtype of the array as stored, in the byte order of the document (base64 holds bytes in that order).
     json_path
@@ -100,6 +100,8 @@ def from_v2(
     MetadataError
         If it is not a value of the dtype.
     """
+    if dtype.hasobject and dtype.fields is not None:
+        return _parse(value, dtype, json_path, "records with objects", family_of(dtype), V2)
     if value is None:
         return None
     if dtype.hasobject:

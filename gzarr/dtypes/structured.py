@@ -7,6 +7,7 @@ https://zarr-specs.readthedocs.io/en/latest/v2/v2.0.html#data-type-encoding
 from __future__ import annotations
 
 import math
+import pickle
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -15,11 +16,13 @@ from ..documents.configuration import whole_items
 from ..documents.json import quote
 from ..errors import ArgumentError, MetadataError, UnsupportedError
 from .family import Family, checked_size, need_no_more
-from .fill_value_spelling import FillValueError, bytes_of_element, raw_element_from_json, to_base64
+from .fill_value_spelling import FillValueError, bytes_of_element, from_base64, raw_element_from_json, to_base64
 from .properties import native
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    import numpy.typing as npt
 
     from .family import ParseField
     from .fill_value_spelling import Spelling
@@ -27,6 +30,8 @@ if TYPE_CHECKING:
 #: Maximum nesting of structured types.
 MAX_NESTING: Final = 32
 _NAMES: Final = ("structured", "struct")
+# What zarr-python 2 writes for a fill value of 0, its default, if there are objects in elements.
+_PICKLES_OF_ZERO: Final = frozenset(pickle.dumps(0, protocol) for protocol in range(pickle.HIGHEST_PROTOCOL + 1))
 
 
 class Structured(Family):
@@ -91,7 +96,7 @@ class Structured(Family):
         return {"name": _NAMES[0], "configuration": {"fields": fields}}
 
     def parse_v2_fields(self, value: Any, json_path: str, parse_field: ParseField | None) -> np.dtype[Any]:
-        """Parse ``[["x", "|i1"], ["y", "<i2", [2, 3]]]``.
+        """Parse ``[["x", "|i1"], ["y", "<i2", [2, 3]], ["z", "|O"]]``.
 
         Parameters
         ----------
@@ -132,7 +137,7 @@ class Structured(Family):
             if isinstance(item, list):
                 item[2] = shape if isinstance(item[2], list | tuple) else shape[0]
             fields.append((item[0], dtype, tuple(shape)))
-        return _structured(fields, json_path)
+        return _structured(fields, json_path, objects=True)
 
     def to_v2(self, dtype: np.dtype[Any]) -> list[Any]:
         """Return an array of fields."""
@@ -148,6 +153,8 @@ class Structured(Family):
 
     def fill_value_from_json(self, value: Any, dtype: np.dtype[Any], spelling: Spelling) -> Any:
         """Parse an object with a fill value for each field (not in v2), or base64 of the whole element."""
+        if dtype.hasobject:
+            return _fill_value_with_objects(value, dtype)
         if not isinstance(value, dict) or spelling.lenient:
             return raw_element_from_json(value, dtype, spelling)
         as_read = native(dtype)
@@ -164,8 +171,10 @@ class Structured(Family):
                 raise FillValueError(str(error), found, f".{name[:100]}{error.below}") from None
         return result[()]
 
-    def fill_value_to_json(self, scalar: Any, dtype: np.dtype[Any], spelling: Spelling) -> str:
-        """Return base64 of the whole element."""
+    def fill_value_to_json(self, scalar: Any, dtype: np.dtype[Any], spelling: Spelling) -> str | None:
+        """Return base64 of the whole element; for objects, what :func:`_fill_value_with_objects` reads."""
+        if dtype.hasobject:
+            return None if _first_object(scalar) is None else to_base64(pickle.dumps(0))
         return to_base64(bytes_of_element(scalar, dtype))
 
 
@@ -173,7 +182,7 @@ def _too_deep(json_path: str) -> MetadataError:
     return MetadataError(f"structured types are nested more than {MAX_NESTING} deep", json_path=json_path)
 
 
-def _structured(fields: list[tuple[Any, ...]], json_path: str) -> np.dtype[Any]:
+def _structured(fields: list[tuple[Any, ...]], json_path: str, *, objects: bool = False) -> np.dtype[Any]:
     seen: set[str] = set()
     for i, name in enumerate(field[0] for field in fields):
         if not isinstance(name, str) or not name:
@@ -181,7 +190,7 @@ def _structured(fields: list[tuple[Any, ...]], json_path: str) -> np.dtype[Any]:
         if name in seen:
             raise MetadataError(f"the field name {quote(name)} occurs twice", json_path=f"{json_path}[{i}]")
         seen.add(name)
-        if fields[i][1].hasobject:
+        if fields[i][1].hasobject and not objects:
             raise UnsupportedError("a field of a structured type needs a fixed size", json_path=f"{json_path}[{i}]")
     size = sum(f[1].itemsize * (math.prod(f[2]) if len(f) > 2 else 1) for f in fields)
     checked_size(size, json_path)
@@ -189,3 +198,33 @@ def _structured(fields: list[tuple[Any, ...]], json_path: str) -> np.dtype[Any]:
         return np.dtype(fields)
     except (TypeError, ValueError, UnicodeError) as error:
         raise MetadataError(f"not a structured type: {str(error)[:200]}", json_path=json_path) from None
+
+
+# -- fill values of elements with objects
+
+
+def _fill_value_with_objects(value: Any, dtype: np.dtype[Any]) -> Any:
+    """Return an element with objects from null or a pickle of 0; others are not unpickled, for they may run code."""
+    zeros = np.zeros((), native(dtype))
+    if value is None:
+        _set_none(zeros)
+    elif not isinstance(value, str) or from_base64(value) not in _PICKLES_OF_ZERO:
+        raise FillValueError("null or a pickled 0, since the elements hold objects")
+    return zeros[()]
+
+
+def _set_none(elements: npt.NDArray[Any]) -> None:
+    for name in elements.dtype.names or ():
+        field = elements[name]
+        if field.dtype.fields is not None:
+            _set_none(field)
+        elif field.dtype.hasobject:
+            field[...] = None
+
+
+def _first_object(element: Any) -> Any:
+    """Return the first object in an element."""
+    array = np.asarray(element)
+    while array.dtype.names is not None:
+        array = next(array[name] for name in array.dtype.names if array[name].dtype.hasobject)
+    return array.flat[0]

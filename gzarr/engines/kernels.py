@@ -24,6 +24,7 @@ from gzarr_kernels.slots.scratch import WORKER_BYTES
 from .. import ending
 from ..errors import ArgumentError
 from ..installing import COMMANDS
+from ..starting import NamedThread
 from . import pool
 from .forks import ForkSafeLock
 
@@ -161,7 +162,7 @@ def _apart(load: Callable[[], None]) -> None:
         except BaseException as error:
             failures.append(error)
 
-    thread = threading.Thread(target=ending.for_caller(run), name="gzarr-kernels", daemon=True)
+    thread = NamedThread(run, "gzarr-kernels")
     if threading.current_thread() is not threading.main_thread():
         run()
     else:

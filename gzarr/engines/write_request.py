@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..errors import ChunkError, ChunkWriteError, with_errno
+from ..reasons import reason_of
 from ..stores.buffers import store_value
-from .reasons import reason_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -71,6 +71,8 @@ class WriteRequest:
     write_empty_chunks
         Whether chunks that hold only the fill value are stored; otherwise their keys are erased, or they are left out
         of their shard.
+    most_encoded
+        Largest encoded size of a planned chunk by any encoder, in bytes; larger old ones are not even read.
     level_is_free
         Whether compressors may deviate from the search of their level (:mod:`gzarr.engines.cpu.effort`).
     """
@@ -91,6 +93,7 @@ class WriteRequest:
     beyond: npt.NDArray[np.bool_]
     is_current: Callable[[], bool]
     write_empty_chunks: bool
+    most_encoded: int
     level_is_free: bool
 
     @property

@@ -184,7 +184,9 @@ def _as_read(metadata: ArrayMetadata, path: str) -> ArrayMetadata:
     """Return the metadata as read back from their documents, which checks the documents."""
     try:
         documents = array_documents(metadata, path)
-        entry = NodeReader(MemoryStore(dict(documents))).node(path, metadata.zarr_format, groups=False)
+        # A codec that runs pickled code is here only if it was allowed: of an array that was opened so.
+        reader = NodeReader(MemoryStore(dict(documents)), allow_pickle=True)
+        entry = reader.node(path, metadata.zarr_format, groups=False)
     except MetadataError as error:
         raise ArgumentError(f"no such array can be created: {error.message}") from None
     assert entry is not None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ..arrays.array import Array
 from ..arrays.view import ArrayView
 from ..metadata.formats import DEFAULT_FORMAT, format_of_copies
-from ..metadata.to_documents import SourceAttributes, check_shape
+from ..metadata.to_documents import SourceAttributes, SourceNames, check_shape
 from .array_spec import arguments_of
 from .create import create_array
 from .new_nodes import arguments_of_data
@@ -213,4 +213,6 @@ def _like(array: Any, arguments: Mapping[str, Any]) -> dict[str, Any]:
         result.pop("codecs")
     if "dtype" in arguments:
         result.pop("fill_value")
+    if result.get("dimension_names") is not None:
+        result["dimension_names"] = SourceNames(result["dimension_names"])
     return result

@@ -11,12 +11,12 @@ from ..arrays.array import Array
 from ..arrays.elements import all_of, as_data, type_on_device
 from ..arrays.objects import TEXTS, object_codec
 from ..arrays.view import ArrayView
-from ..documents.json import quote
+from ..documents.json import quote, unpaired_surrogates
 from ..dtypes.properties import native
 from ..errors import ArgumentError, NodeTypeError, StoreError
 from ..metadata.formats import FORMATS, check_zarr_format
 from ..metadata.model import GroupMetadata
-from ..metadata.to_documents import array_documents, check_shape, plain
+from ..metadata.to_documents import SourceNames, array_documents, check_shape, check_text, plain, with_attributes
 from ..nodes.change import documents_first, erase_node, hold_documents, set_documents
 from ..nodes.create import (
     begin_array,
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ..engines.access.access import Missing, Verify
-    from ..metadata.model import ZarrFormat
+    from ..metadata.model import ArrayMetadata, ZarrFormat
     from ..nodes.create import Location
     from ..stores.base import Stage, Store
     from .array_spec import NewArrayArguments
@@ -87,6 +87,7 @@ class NewArray:
         # Arguments first: checking them needs no store.
         object_nbytes = mean_nbytes(data)
         metadata = new_metadata(path, shape, zarr_format, object_nbytes=object_nbytes, **described)
+        _check_text(metadata, described)
         # Read before anything is erased: data may be what is overwritten.
         self._data = data if data is None else all_of(data, metadata, f"/{path}", fill_masked=fill_masked)
         self._store, self._path, self._format = store, path, zarr_format
@@ -190,6 +191,17 @@ class NewArray:
             return
         with hold_documents(store, path):
             finish_array(store, path, metadata, location, overwrite=self._overwrite)
+
+
+def _check_text(metadata: ArrayMetadata, arguments: ArrayArguments) -> None:
+    """Refuse text that UTF-8 cannot encode, but not that of a source; attributes are checked already."""
+    names = arguments.get("dimension_names")
+    if names is not None and not isinstance(names, SourceNames):
+        check_text(metadata.dimension_names, "dimension_names")
+    if any(unpaired_surrogates(metadata.document, "")):
+        document = {**with_attributes(metadata, {}).document}
+        document.pop("dimension_names", None)
+        check_text(document, "metadata")
 
 
 def new_group(

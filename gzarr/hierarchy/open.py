@@ -549,7 +549,7 @@ def _not_found(what: str, request: _OpenRequest) -> NodeNotFoundError:
             keys, prefixes = reader.store.list_dir(f"{parent}/" if parent else "")
             names = {key.rstrip("/").rpartition("/")[2]: None for key in prefixes}
             if path:
-                hint = suggest(name, names)
+                hint = suggest(name, names, lambda other: reader.exists(join_path(parent, other), zarr_format))
             elif not keys and not prefixes:
                 hint = "; it is empty"
             elif zarr_format is not None:

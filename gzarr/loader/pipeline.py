@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 import time
 import weakref
 from functools import partial
@@ -11,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from .. import ending
 from ..errors import ArgumentError
+from ..starting import NamedThread
+from .batch import register_trees
 from .like import consumer_stream, converted, converter, sparse_converter
 from .work import EpochWork
 
@@ -130,6 +131,8 @@ class Pipeline:
         work.stats.batches += 1
         work.stats.samples += ready.turns - ready.skipped
         work.stats.skipped += ready.skipped
+        # A batch that was read ahead may be older than an import of JAX.
+        register_trees()
         stream = consumer_stream(self._like, self._device)
         result = work.memory.hand_over(ready.value, ready.mark, stream, copy=self._copy)
         if (self._convert is not None or self._convert_sparse is not None) and isinstance(result, dict):
@@ -180,7 +183,7 @@ def _started(work: EpochWork) -> bool:
             loops.append(work.ahead.run_ahead)
         for run in loops:
             name = f"gzarr-loader-{run.__name__}"
-            threading.Thread(target=ending.for_caller(run), name=name, daemon=True).start()
+            NamedThread(run, name).start()
     except RuntimeError:
         work.stop()
         return False

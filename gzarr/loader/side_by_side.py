@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import contextvars
-import threading
 from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Final
 
-from .. import ending
+from ..starting import NamedThread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -49,7 +48,7 @@ def run(tasks: Sequence[Callable[[], object]]) -> None:
         for i in range(1, min(len(tasks), _MOST_THREADS)):
             # Each in a copy of the context, which has the monitor of the reads.
             own = partial(contextvars.copy_context().run, work)
-            thread = threading.Thread(target=ending.for_caller(own), name=f"gzarr-loader-array-{i}", daemon=True)
+            thread = NamedThread(own, f"gzarr-loader-array-{i}")
             thread.start()
             threads.append(thread)
     except RuntimeError:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..documents.json import MAX_DEPTH, quote
+from ..documents.json import MAX_DEPTH, quote, unpaired_surrogates
 from ..dtypes.masks import unmasked
 from ..errors import ArgumentError
 from .formats import FORMATS
@@ -83,7 +83,7 @@ def _dumped(documents: dict[str, dict[str, Any]]) -> dict[str, bytes]:
 
 
 def dump(document: dict[str, Any]) -> bytes:
-    """Return a document as bytes, indented by 2; a ``NaN`` in attributes that others have written stays there."""
+    """Return a document as bytes, indented by 2; what others have written and JSON lacks stays: see :func:`plain`."""
     return json.dumps(document, indent=2).encode()
 
 
@@ -164,7 +164,16 @@ def check_shape(shape: Any) -> tuple[int, ...]:
 
 
 class SourceAttributes(dict[str, Any]):
-    """Attributes from the documents of a source, for its copy: :func:`plain` leaves a ``NaN`` in them where it is."""
+    """Attributes from the documents of a source, for its copy.
+
+    :func:`plain` leaves in them what JSON lacks: ``NaN``, and text with unpaired surrogates.
+    """
+
+
+class SourceNames(tuple[str | None, ...]):
+    """Names of dimensions from the document of a source, which may have unpaired surrogates in them."""
+
+    __slots__ = ()
 
 
 def plain(attributes: Any) -> dict[str, Any]:
@@ -178,11 +187,13 @@ def plain(attributes: Any) -> dict[str, Any]:
     if not hasattr(attributes, "items"):
         raise ArgumentError(f"attributes are a mapping from names to JSON values, not {type(attributes).__name__}")
     result: dict[str, Any] = _plain(attributes, "attributes", 0, finite=not isinstance(attributes, SourceAttributes))
+    if not isinstance(attributes, SourceAttributes):
+        check_text(result, "attributes")
     return result
 
 
 def plain_changed(attributes: Any, present: dict[str, Any]) -> dict[str, Any]:
-    """Return attributes like :func:`plain`; a ``NaN`` that is at its place in those at ``present`` stays there."""
+    """Return attributes like :func:`plain`; what JSON lacks stays if it is at its place in those at ``present``."""
     if not hasattr(attributes, "items"):
         return plain(attributes)
     result: dict[str, Any] = _plain(attributes, "attributes", 0, finite=False)
@@ -191,10 +202,13 @@ def plain_changed(attributes: Any, present: dict[str, Any]) -> dict[str, Any]:
 
 
 def _refuse_new(value: Any, present: Any, where: str) -> None:
-    """Refuse numbers that JSON lacks, unless they are at their places already."""
+    """Refuse numbers and text that JSON lacks, unless they are at their places already."""
     if isinstance(value, dict):
+        known_members = present if isinstance(present, dict) else {}
         for name, item in value.items():
-            _refuse_new(item, present.get(name) if isinstance(present, dict) else None, _member(where, name))
+            if name not in known_members:
+                check_text(name, f"{where}, a name")
+            _refuse_new(item, known_members.get(name), _member(where, name))
     elif isinstance(value, list):
         known = present if isinstance(present, list) else []
         for i, item in enumerate(value):
@@ -202,10 +216,39 @@ def _refuse_new(value: Any, present: Any, where: str) -> None:
     # As text, for NaN equals nothing.
     elif isinstance(value, float) and repr(value) != repr(present):
         _number(value, where, finite=True)
+    elif isinstance(value, str) and value != present:
+        check_text(value, where)
+
+
+def check_text(value: Any, where: str) -> None:
+    """Refuse unpaired surrogates in the text, and the names of members, of a JSON value.
+
+    Python has them for the bytes of file names that are not UTF-8 (``os.listdir``), and JSON can express them, but not
+    UTF-8.
+
+    Parameters
+    ----------
+    value, where
+        The value, and its location, for messages.
+
+    Raises
+    ------
+    ArgumentError
+        If there are some.
+    """
+    for at, text in unpaired_surrogates(value, where):
+        raise ArgumentError(
+            f"{at[:200]}: {quote(text)} has an unpaired surrogate, which UTF-8 cannot encode, and tensorstore and "
+            "zarrs cannot read a document that has it; leave it out, or if it is a file name, decode that: "
+            "os.fsencode(name).decode('latin-1'), or whatever encoding the name has"
+        )
 
 
 def plain_value(value: Any, where: str) -> Any:
-    """Return any JSON value as it would be read back, like :func:`plain`; ``where`` is its location, for messages."""
+    """Return any JSON value as it would be read back, like :func:`plain`, but text of any kind.
+
+    ``where`` is its location, for messages.
+    """
     return _plain(value, where, 0, finite=True)
 
 

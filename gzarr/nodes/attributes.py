@@ -39,8 +39,9 @@ class Attributes(MutableMapping[str, Any]):
     nested lists and mappings are not tracked: assign the attribute again to write them.
 
     NumPy scalars and arrays become numbers and lists; values that JSON cannot represent are refused: NaN, infinities
-    and masked elements, too. (zarr-python writes a bare ``NaN``, which browsers, tensorstore and zarrs cannot read. It
-    is understood, and stays where it is when other attributes change.)
+    and masked elements, too, and text with unpaired surrogates, such as names of files that are not UTF-8.
+    (zarr-python writes a bare ``NaN``, and such text, which browsers, tensorstore and zarrs cannot read. They are
+    understood, and stay where they are when other attributes change.)
 
     Parameters
     ----------

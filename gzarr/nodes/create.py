@@ -479,15 +479,20 @@ def move_node(store: Store, source: str, dest: str, zarr_format: ZarrFormat) -> 
             raise NodeNotFoundError(f"'/{source}' no longer exists in {store!r}; nothing was moved")
         location = inspect_location(store, dest, zarr_format)
         check_name(dest, location, zarr_format)
-        check_free(store, dest, location, zarr_format, group=False)
+        if location.occupied:
+            raise ArgumentError(
+                f"there is a node at '/{dest}' in {store!r} already; delete it first (del group[...]), or move to "
+                "another path. If a move that was cut off has left both nodes, look which one is complete before that"
+            )
         layout = location.layout
         source_keys, source_prefixes = keys_and_prefixes(source, layout)
         dest_keys, dest_prefixes = keys_and_prefixes(dest, layout)
         for prefix in dest_prefixes:
             for key in islice(store.list_prefix(prefix), 1):
                 raise ArgumentError(
-                    f"there is no node at '/{dest}' in {store!r}, but {key!r} would become part of it; erase "
-                    "it, or move to another path"
+                    f"there is no node at '/{dest}' in {store!r}, but {key!r} would become part of it, which a move "
+                    f"that was cut off may have left; erase such keys with group.store.erase_prefix({prefix!r}), or "
+                    "move to another path"
                 )
         check_erasable(store, source, layout)
         drop_indexes(store, source)
@@ -497,8 +502,8 @@ def move_node(store: Store, source: str, dest: str, zarr_format: ZarrFormat) -> 
         prefixes = list(zip(source_prefixes, dest_prefixes, strict=True))
         try:
             _copy_node(store, documents, prefixes)
-        except StoreError:
-            # The destination was empty before; partial copies would block the next attempt.
+        except BaseException:
+            # The destination was empty before; partial copies would block the next attempt, after an interrupt, too.
             with contextlib.suppress(StoreError):
                 erase_node(store, dest, layout)
             raise

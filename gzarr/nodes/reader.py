@@ -30,7 +30,7 @@ from .entries import Entry, entry_of
 from .hierarchies import Hierarchies
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from ..metadata.format import Format
     from ..metadata.layout import Layout
@@ -252,7 +252,20 @@ def _implicit_group(format: Format) -> Entry:
     return Entry(GroupMetadata(zarr_format=format.zarr_format, implicit=True))
 
 
-def suggest(path: str, names: Mapping[str, object]) -> str:
-    """Return the end of an error message that suggests names similar to ``path``, or ``""``."""
-    close = difflib.get_close_matches(path.split("/")[0], names, n=3, cutoff=0.6)
+def suggest(path: str, names: Mapping[str, object], is_node: Callable[[str], bool] | None = None) -> str:
+    """Return the end of an error message that suggests names similar to ``path``, or ``""``.
+
+    Parameters
+    ----------
+    path, names
+        What was not found, and the names to choose from.
+    is_node
+        Whether there is a node of a name, if some names may be those of other things.
+    """
+    asked = path.split("/")[0]
+    # There is something of that name, but it is not what was asked for.
+    others = [name for name in names if name != asked]
+    close = difflib.get_close_matches(asked, others, n=3, cutoff=0.6)
+    if is_node is not None:
+        close = [name for name in close if is_node(name)]
     return f"; did you mean {' or '.join(map(repr, close))}?" if close else ""

@@ -129,6 +129,28 @@ def uneven(start: IntArray, count: IntArray, step: int, axis: ChunkAxis) -> Know
     return KnownRows(None, AxisRows(coord, first * step - base, end - first, first, offsets_of(touched)), touched, step)
 
 
+def touched(selection: Selection, d: int, axis: ChunkAxis) -> tuple[int, int]:
+    """Count the chunks that a selection without points touches along dimension ``d``, without listing them if possible.
+
+    Returns
+    -------
+    Their number, and the sum of their lengths in elements.
+    """
+    start, step, count = selection.start[d], selection.step[d], selection.count[d]
+    indices = None if selection.indices is None else selection.indices[d]
+    if not count:
+        return 0, 0
+    if indices is not None:
+        coords = np.unique(axis.chunk_of(indices))
+    elif axis.is_regular:
+        length, last = axis.longest, start + (count - 1) * step
+        number = count if step > length else last // length - start // length + 1
+        return number, number * length
+    else:
+        coords = uneven(np.array([start]), np.array([count]), step, axis).grouped.coord
+    return len(coords), int(axis.lengths(coords).sum())
+
+
 def index_table(selections: Sequence[Selection], empty: list[bool], d: int, along: ChunkAxis) -> KnownRows:
     """Gather the indices of all windows along dimension ``d``; empty windows have none."""
     parts = []

@@ -6,6 +6,7 @@ are part of placing.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -220,6 +221,30 @@ def analyse(
     encoded = between[-1]
     assert isinstance(encoded, BytesRepresentation)
     return Decoding(tuple(levels), chain, planned, _program(chain, planned, between, available), ceiling(encoded))
+
+
+def most_stored(codecs: Sequence[Codec], chunk: ArrayRepresentation) -> int:
+    """Return the upper limit of the size of a stored value, in bytes, for any encoder.
+
+    Parameters
+    ----------
+    codecs, chunk
+        Codecs in encoding order, and shape and type of the chunk or shard that they encode.
+
+    Returns
+    -------
+    For a shard, that of one without gaps: it may have any number of bytes that its index gives to no inner chunk.
+    """
+    sharding = _leading_shard(tuple(codecs))
+    if sharding is None:
+        encoded = representations(codecs, chunk)[-1]
+        assert isinstance(encoded, BytesRepresentation)
+        return ceiling(encoded)
+    transposes, codec = sharding
+    shard = representations((*transposes, codec), chunk)[-2]
+    assert isinstance(shard, ArrayRepresentation)
+    inner = most_stored(codec.codecs, codec.inner(shard))
+    return codec.index_nbytes(shard.shape) + math.prod(codec.chunks_per_shard(shard.shape)) * inner
 
 
 def converting(decoding: Decoding, dtype: np.dtype[Any], available: frozenset[str]) -> Decoding | None:

@@ -26,6 +26,7 @@ from .axes import (
     index_table,
     offsets_of,
     sort_groups,
+    touched,
     uneven,
 )
 
@@ -137,6 +138,31 @@ def plan(selections: Sequence[Selection], grid: ChunkGrid) -> Plan:
             raise ArgumentError("one read takes either points (vindex, masks of several dimensions) or no points")
         return _plan_points(points, grid)
     return _plan_boxes(selections, grid)
+
+
+def count_chunks(selection: Selection, grid: ChunkGrid) -> tuple[int, int]:
+    """Count the chunks of the plan of a selection without points, which may be more than there is memory for.
+
+    Parameters
+    ----------
+    selection, grid
+        As for :func:`plan`.
+
+    Returns
+    -------
+    The number of chunks, and that of all their elements.
+
+    Raises
+    ------
+    SelectionError
+        As for :func:`plan`.
+    """
+    along = [touched(selection, d, axis) for d, axis in enumerate(grid.axes)]
+    chunks = math.prod(number for number, _ in along)
+    if chunks > FEW_CHUNKS or not grid.is_regular:
+        check_int64(grid)
+    _check_pieces(chunks, grid)
+    return chunks, math.prod(length for _, length in along)
 
 
 def plan_windows(starts: IntArray, shape: tuple[int, ...], step: tuple[int, ...], grid: ChunkGrid) -> Plan:
@@ -393,17 +419,21 @@ def _combine(
     """Combine the dimensions of some windows, ``empty`` of which select nothing, into a plan."""
     rows = [np.where(empty, 0, dimension.rows()) for dimension in dimensions]
     pieces = sum(map(math.prod, zip(*(row.tolist() for row in rows), strict=True)))
-    if pieces > MAX_PIECES:
-        raise SelectionError(
-            f"a selection of {pieces} pieces of chunks, from an array of shape {grid.shape} in chunks of "
-            f"{grid.chunk_shape}, is too large; the limit is {MAX_PIECES}, so read it in parts"
-        )
+    _check_pieces(pieces, grid)
     axes = [dimension.axis(row) for dimension, row in zip(dimensions, rows, strict=True)]
     plan_step = np.array([dimension.step for dimension in dimensions], np.int64)
     tables = tuple(dimension.table if isinstance(dimension, KnownRows) else None for dimension in dimensions)
     if windows == 1:
         return _outer_product(axes, grid.chunk_shape, plan_step, tables)
     return _merge_windows(windows, axes, rows, grid.chunk_shape, plan_step, tables)
+
+
+def _check_pieces(pieces: int, grid: ChunkGrid) -> None:
+    if pieces > MAX_PIECES:
+        raise SelectionError(
+            f"a selection of {pieces} pieces of chunks, from an array of shape {grid.shape} in chunks of "
+            f"{grid.chunk_shape}, is too large; the limit is {MAX_PIECES}, so read it in parts"
+        )
 
 
 def _outer_product(

@@ -225,6 +225,21 @@ class View:
         shape = tuple(counts)
         return Selection(shape, tuple(starts), tuple(steps), shape), self._index(turned)
 
+    def selection(self, selection: Selection) -> Selection:
+        """Return the selection of the array that has the elements of one of the view, which has no points.
+
+        Its result has the axes of the array, and no negative steps.
+        """
+        box, _ = self.box(selection)
+        if selection.indices is None:
+            return box
+        own = iter(selection.indices)
+        indices = [
+            extent.start + extent.step * found if extent.kept and (found := next(own)) is not None else None
+            for extent in self._extents
+        ]
+        return replace(box, indices=tuple(indices))
+
     def plan(self, the_plan: Plan, lengths: IntArray) -> tuple[Plan, tuple[Any, ...] | None]:
         """Return the plan of the array for one of the view.
 

@@ -27,6 +27,7 @@ import numpy as np
 from . import traffic
 from .atomic_files import replace_file
 from .cache_file import SEGMENT_BYTES, CacheFile, DamageError, encode_version, gaps, new_file
+from .descriptors import close_all, open_into
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator
@@ -205,20 +206,21 @@ class CacheDirectory:
 
     def _open(self, path: str, flags: int) -> CacheFile | None:
         """Open a file; remove it if its header is damaged."""
+        fds: list[int] = []
         try:
-            fd = os.open(path, flags)
+            open_into(fds, path, flags)
         except (FileNotFoundError, NotADirectoryError):
             return None
         try:
-            return CacheFile(path, fd)
+            return CacheFile(path, fds[0])
         except DamageError:
-            os.close(fd)
+            close_all(fds)
             traffic.count(cache_failures=1)
             with contextlib.suppress(OSError):
                 os.unlink(path)  # noqa: PTH108
             return None
         except BaseException:
-            os.close(fd)
+            close_all(fds)
             raise
 
     def _add(self, path: str, header: tuple[str, int, float], begin: int, data: memoryview) -> None:
@@ -259,17 +261,19 @@ class CacheDirectory:
         if not quanta:
             return
         counter = f"{self._root}/{_COUNTER}"
+        fds: list[int] = []
         try:
-            fd = os.open(counter, os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_CLOEXEC", 0), 0o600)
+            open_into(fds, counter, os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_CLOEXEC", 0), 0o600)
         except FileNotFoundError:
             return
         try:
+            fd = fds[0]
             os.write(fd, bytes(min(quanta, _QUANTA)))
             due = os.fstat(fd).st_size >= _QUANTA_BEFORE_EVICTION
             if due:
                 os.ftruncate(fd, 0)
         finally:
-            os.close(fd)
+            close_all(fds)
         if due:
             self.evict(self.max_bytes - self.max_bytes // 8 - min(nbytes, self.max_bytes // 4))
 

@@ -34,6 +34,7 @@ from .base import (
     WritableStore,
 )
 from .cache_directory import CacheDirectory, Found
+from .local_paths import absolute_path
 from .passed_through import class_for
 from .resolve import open_store
 from .whole_values import RequestedValues
@@ -311,13 +312,7 @@ def _check_check(check: Any) -> None:
 
 
 def _directory(directory: Any) -> str:
-    try:
-        path = os.fspath(directory)
-    except TypeError as exc:
-        raise ArgumentError(f"the directory of a cache must be a path, not {type(directory).__name__}") from exc
-    if not isinstance(path, str) or not path or "\0" in path:
-        raise ArgumentError(f"the directory of a cache must be a non-empty path without NUL, not {path!r}")
-    path = os.path.abspath(path)  # noqa: PTH100  (Path.absolute() keeps "..")
+    path = absolute_path(directory, "the directory of a cache must be")
     if os.path.lexists(path) and not os.path.isdir(path):  # noqa: PTH112
         raise ArgumentError(f"{path!r} is not a directory, so there can be no cache in it")
     return path

@@ -11,6 +11,7 @@ import base64
 import json
 import logging
 import math
+import operator
 import re
 from dataclasses import dataclass
 from itertools import product
@@ -29,6 +30,8 @@ _log = logging.getLogger(__name__)
 _LEFT_OUT: Final[WeakKeyDictionary[Any, bool]] = WeakKeyDictionary()
 #: Names of chunks. Parquet references hold chunks of version 2, and documents in a mapping.
 _CHUNK: Final = re.compile(r"\d+(?:\.\d+)*")
+#: Most bytes of a file.
+_MOST_BYTES: Final = 2**63 - 1
 
 
 class BadReferenceError(Exception):
@@ -147,10 +150,16 @@ def look_up(fs: Any, path: str) -> bytes | ReferenceTarget | None:
     # Parquet files may hold anything.
     except Exception as error:
         raise BadReferenceError(f"its reference cannot be read: {redaction.describe(error, frozenset())}") from None
-    if hasattr(found, "to_bytes") and not isinstance(found, int):
-        found = found.to_bytes()
-    if isinstance(found, (str, bytes)):
-        return _inline(found.encode() if isinstance(found, str) else found)
+    try:
+        if hasattr(found, "to_bytes") and not isinstance(found, int):
+            found = found.to_bytes()
+        elif isinstance(found, str):
+            found = found.encode()
+    # JSON may hold halves of surrogate pairs, which are no text.
+    except Exception as error:
+        raise BadReferenceError(f"its reference is malformed: {redaction.describe(error, frozenset())}") from None
+    if isinstance(found, bytes):
+        return _inline(found)
     if not isinstance(found, (list, tuple)) or len(found) not in (1, 3):
         raise BadReferenceError(f"its reference is malformed: {type(found).__name__}")
     url = found[0]
@@ -163,13 +172,23 @@ def look_up(fs: Any, path: str) -> bytes | ReferenceTarget | None:
     protocol = url.partition("://")[0] if "://" in url else None
     if len(found) == 1:
         return ReferenceTarget(protocol, url)
-    try:
-        offset, nbytes = int(found[1]), int(found[2])
-    except (TypeError, ValueError):
-        offset = -1
-    if offset < 0 or nbytes < 0:
-        raise BadReferenceError("its reference is malformed: offset and size must be integers, and not negative")
+    offset, nbytes = map(_count, found[1:])
+    if offset + nbytes > _MOST_BYTES:
+        raise BadReferenceError(f"its reference is malformed: no file has {nbytes} bytes from byte {offset} on")
     return ReferenceTarget(protocol, url, offset, nbytes)
+
+
+def _count(number: Any) -> int:
+    """Return an offset or a size; raise BadReferenceError if it is none."""
+    # Some writers of JSON and of tables turn integers into floating-point numbers of the same value.
+    whole = isinstance(number, float) and number.is_integer()
+    try:
+        found = -1 if isinstance(number, bool) else operator.index(int(number) if whole else number)
+    except TypeError:
+        found = -1
+    if found < 0:
+        raise BadReferenceError("its reference is malformed: offset and size must be integers, and not negative")
+    return found
 
 
 def _consolidated(references: Any) -> bytes:

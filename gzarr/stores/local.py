@@ -33,6 +33,7 @@ from .erasing_checks import can_be_moved, check_erasable, check_removable
 from .file_locks import STRIPES, FileLock, release_all, stripe
 from .file_tree import CAN_REFUSE_LINKS, FileTree, dangling_link, identity, is_directory, is_link
 from .keys import split_key, split_prefix
+from .local_paths import absolute_path
 from .staging import FolderStage, can_be_staged
 
 if TYPE_CHECKING:
@@ -66,7 +67,8 @@ class LocalStore:
     Parameters
     ----------
     root
-        Path of the directory. It need not exist; the first ``set`` makes it.
+        Path of the directory. It need not exist; the first ``set`` makes it. ``..`` after a symbolic link is, as for
+        the system, the directory above the one that the link leads to.
     read_only
         Refuse every change.
     follow_symlinks
@@ -98,22 +100,11 @@ class LocalStore:
         follow_symlinks: bool = True,
         durable: bool = False,
     ) -> None:
-        try:
-            path = os.fspath(root)
-        except TypeError as exc:
-            raise ArgumentError(f"LocalStore needs a path, not {type(root).__name__}") from exc
-        if not path or type(path) is not str or "\0" in path:
-            raise ArgumentError(f"LocalStore needs a non-empty path without NUL, not {path!r}")
         if not follow_symlinks and not CAN_REFUSE_LINKS:
             raise ArgumentError(
                 "follow_symlinks=False is not supported on this platform: it cannot open files relative to a directory"
             )
-        try:
-            self.root: Path = Path(os.path.abspath(path))  # noqa: PTH100  (Path.absolute() keeps "..")
-        except OSError as exc:
-            why = "no longer exists" if isinstance(exc, FileNotFoundError) else f"cannot be found: {exc.strerror}"
-            message = f"{path!r} is relative to the current directory, which {why}; change to another one"
-            raise with_errno(StoreError(message), exc) from exc
+        self.root: Path = Path(absolute_path(root, "LocalStore needs"))
         self.read_only = read_only
         self.follow_symlinks = follow_symlinks
         self.durable = durable

@@ -9,6 +9,7 @@ from collections.abc import MutableMapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..errors import ArgumentError, ReadOnlyError, StoreError, ValueSizeError
+from ..reasons import reason_of
 from .buffers import as_view
 from .byte_ranges import check_range, resolve_range, splice
 from .keys import split_key, split_prefix
@@ -94,7 +95,7 @@ class MemoryStore:
         except KeyError:
             return None
         except Exception as exc:
-            raise StoreError(f"{self!r}: cannot read {key!r}: {type(exc).__name__}: {exc}", key=key) from exc
+            raise StoreError(f"{self!r}: cannot read {key!r}: {type(exc).__name__}: {reason_of(exc)}", key=key) from exc
         try:
             return memoryview(value).cast("B")
         except TypeError as exc:
@@ -145,7 +146,9 @@ class MemoryStore:
             try:
                 found.append(key in self.mapping)
             except Exception as exc:
-                raise StoreError(f"{self!r}: cannot look for {key!r}: {type(exc).__name__}: {exc}", key=key) from exc
+                raise StoreError(
+                    f"{self!r}: cannot look for {key!r}: {type(exc).__name__}: {reason_of(exc)}", key=key
+                ) from exc
         return found
 
     def version(self, key: str) -> Hashable | None:
@@ -154,7 +157,7 @@ class MemoryStore:
         try:
             value = self.mapping.get(key)
         except Exception as exc:
-            raise StoreError(f"{self!r}: cannot read {key!r}: {type(exc).__name__}: {exc}", key=key) from exc
+            raise StoreError(f"{self!r}: cannot read {key!r}: {type(exc).__name__}: {reason_of(exc)}", key=key) from exc
         return _Version(value) if type(value) is bytes else None
 
     def list_versions(self, prefix: str) -> Iterator[tuple[str, str | None]]:
@@ -172,7 +175,7 @@ class MemoryStore:
             # One step for a dict, so no other thread can change it during the loop.
             names: list[object] = list(self.mapping)
         except Exception as exc:
-            raise StoreError(f"{self!r}: cannot list {prefix!r}: {type(exc).__name__}: {exc}") from exc
+            raise StoreError(f"{self!r}: cannot list {prefix!r}: {type(exc).__name__}: {reason_of(exc)}") from exc
         seen, keys = self._seen
         # Others may have changed the mapping, too. To compare lists is far cheaper than to look at each name: creating
         # a node lists several times.
@@ -232,7 +235,9 @@ class MemoryStore:
         try:
             self.mapping[key] = copy
         except Exception as exc:
-            raise StoreError(f"{self!r}: cannot write {key!r}: {type(exc).__name__}: {exc}", key=key) from exc
+            raise StoreError(
+                f"{self!r}: cannot write {key!r}: {type(exc).__name__}: {reason_of(exc)}", key=key
+            ) from exc
 
     def set_partial_values(self, key_start_values: Iterable[tuple[str, int, bytes]]) -> None:
         """Write parts of values: (key, offset in bytes, bytes). A gap after the old end is filled with zero bytes."""
@@ -250,7 +255,9 @@ class MemoryStore:
         except KeyError:  # mappings other than dict look up first and then pop: another thread was faster
             return
         except Exception as exc:
-            raise StoreError(f"{self!r}: cannot erase {key!r}: {type(exc).__name__}: {exc}", key=key) from exc
+            raise StoreError(
+                f"{self!r}: cannot erase {key!r}: {type(exc).__name__}: {reason_of(exc)}", key=key
+            ) from exc
 
     def erase_values(self, keys: Iterable[str]) -> None:
         """Erase several keys."""

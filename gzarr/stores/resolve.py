@@ -78,7 +78,7 @@ def as_store(
     if isinstance(store_or_path, str) and store_or_path[: len(_N5)].lower() == _N5:
         return _n5_store(store_or_path, mode, storage_options)
     if isinstance(store_or_path, (str, os.PathLike)):
-        zipped = zip_urls.zip_store(os.fspath(store_or_path), mode, storage_options, as_store, _local_path)
+        zipped = zip_urls.zip_store(_text_of(store_or_path), mode, storage_options, as_store, _local_path)
         if zipped is not None:
             return zipped
     scheme = _scheme(store_or_path)
@@ -97,10 +97,10 @@ def as_store(
     if found is not None:
         return _checked(found[0], mode), found[1]
     if isinstance(store_or_path, (str, os.PathLike)):
-        store_of_plugin = _from_plugin(os.fspath(store_or_path), read_only=read_only)
+        store_of_plugin = _from_plugin(_text_of(store_or_path), read_only=read_only)
         if store_of_plugin is not None:
             return store_of_plugin, ""
-        path = _local_path(os.fspath(store_or_path))
+        path = _local_path(_text_of(store_or_path))
         return _checked(LocalStore(path, read_only=read_only), mode), ""
     if isinstance(store_or_path, ReadableStore):
         if inspect.iscoroutinefunction(store_or_path.get):
@@ -165,6 +165,14 @@ def open_store(
             f"{_described(store)} names the node {base!r}, and a store is asked for; leave out '#{base}'"
         )
     return opened
+
+
+def _text_of(path: str | os.PathLike[str]) -> str:
+    """Return a path as text; what its class makes of it may be anything."""
+    try:
+        return os.fspath(path)
+    except TypeError as error:
+        raise ArgumentError(f"the path of a store must be text; {type(path).__name__} has none: {error}") from None
 
 
 def _scheme(store: object) -> str:

@@ -16,6 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from ..errors import ArgumentError, ReadOnlyError, StoreError
+from ..reasons import pass_on
 from . import io_threads, redaction, traffic
 from .base import Answer, ByteRange, Request, RequestLimits
 from .buffers import as_view
@@ -212,6 +213,7 @@ class ZarrStore(RequestedValues, WholeValues):
             traffic.count(requests=1, seconds=time.monotonic() - begin)
 
     def _error(self, what: str, key: str, error: BaseException) -> StoreError:
+        pass_on(error)
         if isinstance(error, TimeoutError):
             reason = f"no answer in {self.timeout:g} s"
         else:

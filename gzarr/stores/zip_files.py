@@ -6,7 +6,7 @@ import os
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ..errors import StoreError, ValueReplacedError, ValueSizeError
+from ..errors import StoreError, ValueReplacedError, ValueSizeError, with_errno
 from . import io_threads
 from .base import ByteRange, ReadableStore, RemoteValues, Request, SizedStore, VersionedStore
 from .byte_ranges import resolve_range
@@ -88,7 +88,7 @@ class LocalFile:
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
-            raise StoreError(f"{self!r} cannot be examined: {error}") from error
+            raise with_errno(StoreError(f"{self!r} cannot be examined: {error}"), error) from error
 
     def is_current(self, version: Hashable | None) -> bool:
         """Return whether the file has a version."""
@@ -104,7 +104,7 @@ class LocalFile:
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
-            raise StoreError(f"{self!r} cannot be read: {error}") from error
+            raise with_errno(StoreError(f"{self!r} cannot be read: {error}"), error) from error
 
     def read(self, ranges: Sequence[tuple[int, int]], version: Hashable | None) -> list[Any]:
         """Return some ranges; the file is opened once."""
@@ -121,7 +121,7 @@ class LocalFile:
         except FileNotFoundError as error:
             raise ValueReplacedError(f"{self!r} was erased or renamed meanwhile") from error
         except (OSError, MemoryError, OverflowError) as error:
-            raise StoreError(f"{self!r} cannot be read: {error}") from error
+            raise with_errno(StoreError(f"{self!r} cannot be read: {error}"), error) from error
         for part, (offset, nbytes) in zip(parts, ranges, strict=True):
             if len(part) != nbytes:
                 raise ValueSizeError(f"{self!r} ends before its {nbytes} bytes from byte {offset} on: truncated")

@@ -8,11 +8,12 @@ import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
-from ..errors import ArgumentError, ReadOnlyError, StoreError
+from ..errors import ArgumentError, ReadOnlyError, StoreError, with_errno
 from . import ozx
 from .base import ReadableStore, RemoteValues
 from .buffers import as_view
 from .keys import split_key, split_prefix
+from .local_paths import absolute_path
 from .whole_values import WholeValues
 from .zip_files import LocalFile, StoredFile
 from .zip_format import CentralDirectory
@@ -65,12 +66,14 @@ class ZipStore(ZipReader, WholeValues):
 
     Notes
     -----
-    What is written goes to a temporary file beside the archive, which replaces the archive in one step in
-    :meth:`flush` and :meth:`close`, at the end of a ``with`` block, when the store is garbage-collected, and when the
-    interpreter exits: other processes see either the whole old archive or the whole new one, and a process that is
-    killed leaves the old one. So does a ``with`` block that an exception (or Ctrl-C) ends: what it wrote since the last
-    :meth:`flush` is discarded, as by :meth:`discard`. Opening the same path again in the process flushes it first. To
-    add to an existing archive copies it once after each flush; the disk needs room for both.
+    What is written goes to a temporary file beside the archive, which replaces the archive in one step in :meth:`flush`
+    and :meth:`close`, at the end of a ``with`` block, when the store is garbage-collected, and when the interpreter
+    exits: other processes see either the whole old archive or the whole new one, and a process that is killed leaves
+    the old one. So does a ``with`` block that an exception (or Ctrl-C) ends: what it wrote since the last :meth:`flush`
+    is discarded, as by :meth:`discard`. A daemon thread that still writes when the interpreter exits gets a
+    :class:`~gzarr.errors.StoreError`, and the archive has what it wrote by then. Opening the same path again in the
+    process flushes it first. To add to an existing archive copies it once after each flush; the disk needs room for
+    both.
 
     A value that is replaced or erased leaves the directory of the archive, but its bytes stay in the file; copying the
     hierarchy to a new archive (:func:`gzarr.copy`) gets rid of them. An ``.ozx`` file is copied once more with each
@@ -82,12 +85,7 @@ class ZipStore(ZipReader, WholeValues):
     def __init__(self, path: str | os.PathLike[str], *, mode: ZipMode = "r") -> None:
         if mode not in _MODES:
             raise ArgumentError(f'mode must be "r", "r+", "a", "w" or "w-", not {mode!r}')
-        try:
-            text = os.fspath(path)
-        except TypeError as error:
-            raise ArgumentError(f"ZipStore needs a path, not {type(path).__name__}") from error
-        if not text or type(text) is not str or "\0" in text:
-            raise ArgumentError(f"ZipStore needs a non-empty path without NUL, not {text!r}")
+        text = absolute_path(path, "ZipStore needs")
         # The archive is replaced by renaming, which would replace a link and not what it leads to.
         self.path: Path = Path(os.path.realpath(text))
         self.read_only: bool = mode == "r"
@@ -97,15 +95,19 @@ class ZipStore(ZipReader, WholeValues):
         self._pid = os.getpid()
         self._writer: ZipWriter | None = None
         self._finalizer: Any = None
-        if self.path.is_dir():
+        exists, is_directory = _what_is_at(self.path)
+        if is_directory:
             raise ArgumentError(f"{str(self.path)!r} is a directory; open it as such, or pass the path of a zip file")
-        _flush_others(self)
+        if (other := _writing.get(str(self.path))) is not None:
+            # So that this one sees what it has.
+            other.flush()
+            exists, _ = _what_is_at(self.path)
         found = LocalFile(self.path).version()
-        if mode in ("w-", "x") and self.path.exists():
+        if mode in ("w-", "x") and exists:
             raise ArgumentError(f"{str(self.path)!r} exists; pass mode='w' to replace it, or 'a' to add to it")
         if mode in ("w", "w-", "x"):
             self._begin(CentralDirectory(), found)
-        elif mode == "a" and not self.path.exists():
+        elif mode == "a" and not exists:
             self._state = (self._state[0], CentralDirectory())
         else:
             self._reload()
@@ -140,6 +142,10 @@ class ZipStore(ZipReader, WholeValues):
             with self._lock:
                 if self._writer is None:
                     return super()._reload()
+                if self._writer.finished:
+                    # In place, or gone.
+                    self._state = (LocalFile(self.path), None)
+                    return super()._reload()
                 self._state = unfinished = (self._writer.file, self._writer.directory)
                 return unfinished
         if self._writer is not None and self._state[0].version() is None:
@@ -163,7 +169,7 @@ class ZipStore(ZipReader, WholeValues):
     # -- writing
 
     def _begin(self, old: CentralDirectory, found: Any) -> ZipWriter:
-        writer = ZipWriter(self.path, old, found, as_ozx=self._is_ozx)
+        writer = ZipWriter(self.path, old, found, as_ozx=self._is_ozx, lock=self._lock)
         # First: an interrupt may come between any two of these.
         self._finalizer = weakref.finalize(self, writer.finish)
         self._writer, self._state = writer, (writer.file, writer.directory)
@@ -179,6 +185,7 @@ class ZipStore(ZipReader, WholeValues):
     def _current_writer(self) -> ZipWriter:
         """Return the writer, begun if need be; the caller holds the lock."""
         if self._writer is not None:
+            self._writer.check_not_finished()
             return self._writer
         directory = self._open()[1]
         return self._begin(directory, directory.version)
@@ -241,7 +248,8 @@ class ZipStore(ZipReader, WholeValues):
             return
         with self._lock:
             writer = self._writer
-            if writer is None:
+            # What the end of the process has finished stays so: a thread that goes on must not begin another one.
+            if writer is None or writer.finished:
                 return
             writer.commit()
             self._finalizer.detach()
@@ -249,13 +257,20 @@ class ZipStore(ZipReader, WholeValues):
             _writing.pop(str(self.path), None)
 
     def discard(self) -> None:
-        """Forget what was written since the last :meth:`flush`; the archive stays as it is."""
+        """Forget what was written since the last :meth:`flush`; the archive stays as it is.
+
+        Raises
+        ------
+        StoreError
+            If this thread is just writing to it, as a handler of a signal may find it.
+        """
         if os.getpid() != self._pid:
             return
         with self._lock:
             writer = self._writer
             if writer is None:
                 return
+            writer.check_alone()
             self._finalizer.detach()
             writer.discard()
             self._writer, self._state = None, (LocalFile(self.path), None)
@@ -276,11 +291,18 @@ class ZipStore(ZipReader, WholeValues):
             self.discard()
 
 
-def _flush_others(store: ZipStore) -> None:
-    """Flush another store of this process that writes the same archive, so that the new one sees what it has."""
-    other = _writing.get(str(store.path))
-    if other is not None and other is not store:
-        other.flush()
+def _what_is_at(path: Path) -> tuple[bool, bool]:
+    """Return whether there is something at a path, and whether that is a directory.
+
+    Raises
+    ------
+    StoreError
+        If the system does not say.
+    """
+    try:
+        return path.exists(), path.is_dir()
+    except OSError as error:
+        raise with_errno(StoreError(f"{str(path)!r} cannot be examined: {error}"), error) from error
 
 
 def zip_in(store: ReadableStore, key: str) -> ZipReader:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
+import threading
 import time
 import zlib
 from typing import TYPE_CHECKING, Final
@@ -18,14 +20,40 @@ from .zip_files import LocalFile
 from .zip_format import CentralDirectory
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Sequence
+    from collections.abc import Callable, Hashable, Iterable, Sequence
     from pathlib import Path
+    from typing import Concatenate, ParamSpec, TypeVar
+
+    P = ParamSpec("P")
+    R = TypeVar("R")
 
 #: Bytes of the old archive that are copied at a time.
 _COPY_BYTES: Final = 4 << 20
 #: A header and values up to this size are written with one call.
 _TOGETHER_BYTES: Final = 64 << 10
+#: Most seconds that the end of the process waits for a thread that writes.
+_EXIT_S: Final = 10.0
 _FLAGS: Final = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+
+
+def _alone(
+    method: Callable[Concatenate[ZipWriter, P], R],
+) -> Callable[Concatenate[ZipWriter, P], R]:
+    """Have a method refuse to begin in the midst of another one.
+
+    The lock excludes other threads, but not what the same thread runs meanwhile: a handler of a signal, a destructor.
+    """
+
+    @functools.wraps(method)
+    def call(writer: ZipWriter, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        writer.check_alone()
+        writer._busy = True
+        try:
+            return method(writer, *args, **kwargs)
+        finally:
+            writer._busy = False
+
+    return call
 
 
 class ZipWriter:
@@ -45,6 +73,13 @@ class ZipWriter:
     as_ozx
         Whether it is OME-Zarr in one file: documents are then written in their order with the commit, for which
         everything is copied once more (:mod:`gzarr.stores.ozx`).
+    lock
+        Held by callers of all methods but :meth:`finish`, which takes it; None for one of its own.
+
+    Attributes
+    ----------
+    finished
+        Whether :meth:`finish` was called: nothing more is taken.
 
     Raises
     ------
@@ -52,8 +87,19 @@ class ZipWriter:
         If the file cannot be made.
     """
 
-    def __init__(self, path: Path, old: CentralDirectory, found: Hashable | None, *, as_ozx: bool = False) -> None:
+    def __init__(
+        self,
+        path: Path,
+        old: CentralDirectory,
+        found: Hashable | None,
+        *,
+        as_ozx: bool = False,
+        lock: threading.RLock | None = None,
+    ) -> None:
         self._path = path
+        self._lock = lock or threading.RLock()
+        self._busy = False
+        self.finished: bool = False
         self._as_ozx = as_ozx
         self._found = found
         self._pid = os.getpid()
@@ -72,7 +118,7 @@ class ZipWriter:
             clean_once(None, f"{path.parent}{os.sep}", str(path.parent), status.st_mtime_ns)
             self._end = self._copy(old) if old.rows else 0
         except BaseException as error:
-            self.discard()
+            self._remove()
             if isinstance(error, OSError) and not isinstance(error, StoreError):
                 raise self._failure("begin to write", error) from error
             raise
@@ -82,7 +128,7 @@ class ZipWriter:
     def __del__(self) -> None:
         # An interrupt has come before the caller had it, or in the midst of ``__init__``.
         if self.__dict__.get("_unfinished"):
-            self.discard()
+            self._remove()
 
     @property
     def _fd(self) -> int:
@@ -116,6 +162,35 @@ class ZipWriter:
     def _write(self, data: bytes | memoryview) -> None:
         _write(self._fd, data)
 
+    def check_alone(self) -> None:
+        """Refuse to begin something in the midst of something else.
+
+        Raises
+        ------
+        StoreError
+            If this thread, which has the lock, is just writing to the archive.
+        """
+        if self._busy:
+            raise StoreError(
+                f"the zip archive {str(self._path)!r} is just being written by this thread, which was interrupted "
+                "(by a handler of a signal?): write to it, flush and close it after that"
+            )
+
+    def check_not_finished(self) -> None:
+        """Refuse changes that would be in no archive.
+
+        Raises
+        ------
+        StoreError
+            If the end of the process has completed the new version.
+        """
+        if self.finished:
+            raise StoreError(
+                f"the zip archive {str(self._path)!r} was completed when the process ended, and takes no more values: "
+                "wait for the threads that write to it before the program ends"
+            )
+
+    @_alone
     def add(self, key: str, parts: Sequence[memoryview]) -> None:
         """Write a value, given in parts; an earlier one of the same key leaves the directory.
 
@@ -124,6 +199,7 @@ class ZipWriter:
         StoreError
             If it cannot be written; the earlier one is still there.
         """
+        self.check_not_finished()
         nbytes, crc = sum(part.nbytes for part in parts), 0
         for part in parts:
             crc = zlib.crc32(part, crc)
@@ -142,6 +218,7 @@ class ZipWriter:
         self.directory.add(key, z.new_entry(key, self._end, len(header), nbytes, crc))
         self._end += len(header) + nbytes
 
+    @_alone
     def commit(self) -> None:
         """Complete the new version and give it the path of the archive. Does nothing in a child of the process.
 
@@ -170,7 +247,7 @@ class ZipWriter:
                 self.file.path.replace(self._path)
         except OSError as error:
             raise self._failure("complete it", error) from error
-        self.discard()
+        self._remove()
         with contextlib.suppress(OSError):
             sync_directory(None, f"{self._path.parent}{os.sep}")
 
@@ -257,11 +334,24 @@ class ZipWriter:
             found.append(at)
         return found
 
+    @_alone
     def discard(self) -> None:
-        """Remove the new version if it is not complete. Does nothing in a child of the process."""
+        """Remove the new version if it is not complete. Does nothing in a child of the process.
+
+        Raises
+        ------
+        StoreError
+            If the thread is in the midst of writing it.
+        """
+        self._remove()
+
+    def _remove(self) -> None:
         if os.getpid() != self._pid:
             return
         close_all(self._fds)
+        self._unlink()
+
+    def _unlink(self) -> None:
         while self._unfinished:
             # One that is in place has no longer this name.
             with contextlib.suppress(OSError):
@@ -269,11 +359,35 @@ class ZipWriter:
             self._unfinished.pop()
 
     def finish(self) -> None:
-        """Commit, and whatever happens leave no temporary file behind."""
+        """Commit, and whatever happens leave no temporary file behind: the store is gone, or the process ends.
+
+        Threads that still write then go on until the interpreter has ended: one of them may be in the midst of a value.
+
+        Raises
+        ------
+        StoreError
+            If that fails, or such a thread does not come to an end; the old version stays.
+        """
+        if os.getpid() != self._pid:
+            return
+        self.finished = True
+        locked = False
         try:
+            locked = self._lock.acquire(timeout=_EXIT_S)
+            if not locked:
+                raise StoreError(
+                    f"the zip archive {str(self._path)!r} stays as the last flush left it: a thread was still in "
+                    "the midst of writing to it when the process ended; wait for such threads, or close the store"
+                )
             self.commit()
         finally:
-            self.discard()
+            if locked and not self._busy:
+                self._remove()
+            else:
+                # Somebody may still use the descriptor.
+                self._unlink()
+            if locked:
+                self._lock.release()
 
 
 def _write(fd: int, data: bytes | memoryview) -> None:

@@ -7,13 +7,13 @@ Version 2: ``.zmetadata``, as zarr-python has written it since version 2.3. Vers
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import ArgumentError, MetadataError, NodeNotFoundError, NodeTypeError
 from ..hierarchy.group import Group
 from ..metadata.formats import FORMATS, check_zarr_format
 from ..metadata.model import GroupMetadata
-from ..metadata.to_documents import dump
+from ..metadata.to_documents import check_text, dump
 from ..nodes.change import attempts, drop_indexes, hold_documents, reader_of, replace_documents, writable
 from ..nodes.documents import Documents, note_consolidation
 from ..nodes.reader import NodeReader
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ..metadata.model import NodeMetadata, ZarrFormat
+    from ..stores.base import Store
     from ..stores.resolve import StoreLike
 
 
@@ -65,39 +66,110 @@ def consolidate_metadata(
     NodeNotFoundError, NodeTypeError
         If there is no such group.
     ArgumentError
-        If ``zarr_format`` is no version, or if the group's has no consolidated metadata.
+        If ``zarr_format`` is no version, or if the group's has no consolidated metadata; or if a name or text in it has
+        an unpaired surrogate, for which other libraries could not open the group.
     MetadataError
         If a document of a node below is invalid; nothing was written.
     ReadOnlyError, StoreError
         If the store is read-only or fails.
     """
     check_zarr_format(zarr_format, optional=True)
-    opened, base = as_store(store, "r+", storage_options)
-    where = join_path(base, normalize_path(path))
-    target = writable(opened, f"'/{where}'")
+    target, where = _target(store, path, storage_options)
+    with flushing(store, target):
+        metadata = consolidate(target, where, zarr_format, lock=lock)
+    return Group(metadata, NodeReader(target), where, device=device, mode="r+")
+
+
+def check_consolidation(
+    store: StoreLike, *, path: str = "", storage_options: Mapping[str, Any] | None = None
+) -> tuple[str, int]:
+    """Do what :func:`consolidate_metadata` does, but write nothing.
+
+    Parameters
+    ----------
+    store, path, storage_options
+        As for :func:`consolidate_metadata`.
+
+    Returns
+    -------
+    Name of the group, and the number of nodes below it.
+
+    Raises
+    ------
+    NodeNotFoundError, NodeTypeError, ArgumentError, MetadataError, ReadOnlyError, StoreError
+        As for :func:`consolidate_metadata`.
+    """
+    target, where = _target(store, path, storage_options)
+    document = _consolidated(Documents(target), where, None, as_found=False)
+    return f"/{where}", len(document.nodes)
+
+
+def consolidate(
+    store: Store, path: str, zarr_format: ZarrFormat | None, *, lock: bool = False, as_found: bool = False
+) -> GroupMetadata:
+    """Write the consolidated metadata of a group in a writable store; return the group's metadata.
+
+    Parameters
+    ----------
+    store, path
+        Store, and path of the group in it.
+    zarr_format, lock
+        As for :func:`consolidate_metadata`.
+    as_found
+        Take text as the nodes have it, for a copy of nodes that have unpaired surrogates in theirs.
+
+    Raises
+    ------
+    NodeNotFoundError, NodeTypeError, ArgumentError, MetadataError, StoreError
+        As for :func:`consolidate_metadata`.
+    """
     # Held with the groups above it, so that no thread changes or creates nodes below between reading and writing.
-    with flushing(store, target), hold_documents(target, where, lock=lock):
-        for _ in attempts(target, where):
-            documents = Documents(target)
-            metadata = _group(replace(reader_of(target), documents=documents), where, zarr_format)
-            format = FORMATS[metadata.zarr_format]
-            key = format.consolidated_key(where)
-            assert key is not None
-            if not format.consolidates_own:
+    with hold_documents(store, path, lock=lock):
+        for _ in attempts(store, path):
+            documents = Documents(store)
+            new = _consolidated(documents, path, zarr_format, as_found=as_found)
+            if not FORMATS[new.zarr_format].consolidates_own:
                 # Another document, which is replaced as a whole.
                 documents.tokens.clear()
-            nodes: dict[str, NodeMetadata] = {}
-            for name, below in Group(metadata, reader_of(target), where, device="cpu").walk():
-                if isinstance(below, MetadataError):
-                    raise below
-                nodes[name] = below.metadata
             # The consolidated metadata of groups above may be outdated.
-            drop_indexes(target, where)
-            if replace_documents(target, {key: dump(format.consolidated(metadata, nodes))}, documents.tokens):
+            drop_indexes(store, path)
+            if replace_documents(store, {new.key: new.value}, documents.tokens):
                 break
         note_consolidation()
-        metadata = _group(reader_of(target), where, metadata.zarr_format)
-    return Group(metadata, NodeReader(target), where, device=device, mode="r+")
+        return _group(reader_of(store), path, new.zarr_format)
+
+
+class _Consolidated(NamedTuple):
+    """A document with consolidated metadata, and the nodes below the group by path."""
+
+    key: str
+    value: bytes
+    zarr_format: ZarrFormat
+    nodes: dict[str, NodeMetadata]
+
+
+def _target(store: StoreLike, path: str, storage_options: Mapping[str, Any] | None) -> tuple[Store, str]:
+    opened, base = as_store(store, "r+", storage_options)
+    where = join_path(base, normalize_path(path))
+    return writable(opened, f"'/{where}'"), where
+
+
+def _consolidated(documents: Documents, path: str, zarr_format: ZarrFormat | None, *, as_found: bool) -> _Consolidated:
+    """Return the document to write; that of the group is added to ``documents``."""
+    reader = reader_of(documents.store)
+    metadata = _group(replace(reader, documents=documents), path, zarr_format)
+    format = FORMATS[metadata.zarr_format]
+    key = format.consolidated_key(path)
+    assert key is not None
+    nodes: dict[str, NodeMetadata] = {}
+    for name, below in Group(metadata, reader, path, device="cpu").walk():
+        if isinstance(below, MetadataError):
+            raise below
+        nodes[name] = below.metadata
+    document = format.consolidated(metadata, nodes)
+    if not as_found:
+        check_text(document, f"consolidated metadata of '/{path}'")
+    return _Consolidated(key, dump(document), metadata.zarr_format, nodes)
 
 
 def _group(reader: NodeReader, path: str, zarr_format: ZarrFormat | None) -> GroupMetadata:

@@ -6,7 +6,8 @@ import contextlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from ..codecs.choice import AUTO, SourceCodecs
+from ..arrays.objects import TEXTS, object_codec
+from ..codecs.choice import AUTO, SourceCodecs, as_codecs
 from ..documents.json import quote
 from ..errors import ArgumentError
 from ..hierarchy.array_spec import UNDEFINED, arguments_of, new_metadata
@@ -18,6 +19,7 @@ from ..metadata.to_documents import SourceAttributes
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
+    from ..codecs.codec import Codec
     from ..metadata.conventions import Meaning
     from ..metadata.layout import Layout
     from ..metadata.model import ZarrFormat
@@ -94,16 +96,26 @@ def array_metadata(
     if not format.features.shards:
         arguments["shards"] = None
     arguments["codecs"] = SourceCodecs(arguments["codecs"])
+    maker = _object_maker(arguments["codecs"], metadata)
     for name, value, keep in zip(("chunks", "shards", "codecs"), (chunks, shards, codecs), kept, strict=True):
         if not keep:
             arguments[name] = value
+    if maker is not None and not kept[2]:
+        arguments.update(_behind(maker, codecs, metadata))
     in_format = f" to Zarr format {zarr_format!r}" if is_another(zarr_format, metadata.zarr_format) else ""
+    if maker is not None and not format.features.objects:
+        others = "; to leave it out, copy the other nodes one by one (path=)" if at else ""
+        raise ArgumentError(
+            f"'/{at}' cannot be copied{in_format}: its elements are Python objects in the codec {maker.label}, which "
+            f"only Zarr format 2 has; zarr_format=2 keeps them{others}"
+        )
     try:
         made = new_metadata(to, shape, zarr_format, layout=layout, **arguments)
     except ArgumentError as error:
         hint = ""
         with contextlib.suppress(ArgumentError):
-            new_metadata(to, shape, zarr_format, layout=layout, **{**arguments, "codecs": AUTO})
+            auto = {"codecs": AUTO} if maker is None else _behind(maker, AUTO, metadata)
+            new_metadata(to, shape, zarr_format, layout=layout, **{**arguments, **auto})
             # Codecs that the caller asked for are not questioned.
             hint = "" if not kept[2] else "; other codecs would do (codecs='auto')"
         if any(isinstance(value, tuple | list) and len(value) != metadata.ndim for value in (chunks, shards)):
@@ -115,6 +127,26 @@ def array_metadata(
             f"would become {made.dtype}"
         )
     return with_extras(made, metadata)
+
+
+def _object_maker(codecs: Sequence[Codec], metadata: ArrayMetadata) -> Codec | None:
+    """Return the codec that makes bytes of an array's Python objects; None if its dtype tells, as that of strings."""
+    if not metadata.dtype.hasobject or object_codec(codecs) in TEXTS:
+        return None
+    return next((codec for codec in codecs if codec.kind == "array_to_bytes"), None)
+
+
+def _behind(maker: Codec, codecs: Any, metadata: ArrayMetadata) -> dict[str, Any]:
+    """Return the arguments for the codecs of a copy, which are behind the source's own codec of objects.
+
+    No other codec is known to hold the objects, so only the caller may name one.
+    """
+    if _is(codecs, AUTO):
+        return {"codecs": AUTO, "filters": [maker]}
+    given = [] if codecs is None else list(codecs) if isinstance(codecs, list | tuple) else [codecs]
+    if any(codec.kind == "array_to_bytes" for codec in as_codecs(given, metadata.dtype, "codecs")):
+        return {"codecs": codecs}
+    return {"codecs": [maker, *given]}
 
 
 def names_axes(value: Any, names: tuple[str | None, ...] | None) -> bool:

@@ -19,6 +19,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from ..arrays.array import Array
+from ..arrays.objects import object_codec
+from ..arrays.stored_chunks import stored_chunks
 from ..arrays.view import ArrayView
 from ..codecs.again import Kept, kept_by
 from ..codecs.choice import AUTO, SourceCodecs
@@ -42,6 +44,7 @@ from ..stores.resolve import as_store
 from .copied_metadata import KEEP, KEPT, array_metadata, check_names, group_metadata, names_axes
 from .copy_array import ArrayCopy, StoredArray
 from .copy_options import DEFAULT_BUDGET_BYTES, CopyOptions
+from .located import Located, find, reader_for
 from .planned_copy import Copy, CopyTarget
 
 if TYPE_CHECKING:
@@ -51,6 +54,8 @@ if TYPE_CHECKING:
     from ..stores.resolve import StoreLike
 
 _WAYS_OUT: Final = "other codecs keep them (codecs='auto'), and lossy=True copies it nevertheless"
+
+_ABSENT_ROWS: Final = "elements of absent chunks, which are no rows, would become rows of one element in other chunks"
 
 
 def copy(  # noqa: PLR0913
@@ -95,10 +100,11 @@ def copy(  # noqa: PLR0913
     zarr_format
         Zarr format of the copy; None for that of the source, and 3 for N5.
     chunks, shards, codecs
-        As for :func:`gzarr.create_array`, or ``"keep"`` for the source's. In formats without shards, ``"keep"``
-        turns inner chunks into chunks. ``chunks`` and ``shards`` may also map names of axes to lengths, such as
-        ``{"z": 16, "y": 64, "x": -1}``: these are cut to the shape of each array, all else is kept. Axes have the names
-        of dimensions, or the axes of the OME-Zarr image that an array is a level of.
+        As for :func:`gzarr.create_array`, or ``"keep"`` for the source's. In formats without shards, ``"keep"`` turns
+        inner chunks into chunks. Arrays of Python objects keep the codec that makes bytes of them, and ``codecs`` come
+        after it, unless one of them is such a codec itself. ``chunks`` and ``shards`` may also map names of axes to
+        lengths, such as ``{"z": 16, "y": 64, "x": -1}``: these are cut to the shape of each array, all else is kept.
+        Axes have the names of dimensions, or the axes of the OME-Zarr image that an array is a level of.
     device
         Device that decodes and encodes: ``"cpu"``, ``"cuda"``, ``"cuda:N"`` or ``"auto"``.
     overwrite
@@ -119,7 +125,8 @@ def copy(  # noqa: PLR0913
         always held, even if it is larger. Strings count as long as they are in a few chunks of the source, which are
         read for that.
     allow_pickle
-        Whether codecs that run pickled code are allowed. Only for trusted data.
+        Whether codecs that run pickled code are allowed. Only for trusted data. They also are if ``source`` is a node
+        that was opened so.
     source_options, dest_options
         Options for the stores of URLs: see :func:`gzarr.open_store`.
     client
@@ -176,7 +183,7 @@ def copy(  # noqa: PLR0913
     )
     planned.run(client, progress=progress)
     target = planned.target
-    reader = NodeReader(target.store, allow_pickle)
+    reader = target.reader
     entry = reader.node(target.path, None)
     if entry is None:
         raise NodeNotFoundError(f"'/{target.path}' in {target.store!r} was erased while it was copied")
@@ -211,7 +218,7 @@ def prepare_copy(
     -------
     The planned copy.
     """
-    root = _open(source, path, source_options, allow_pickle=options.allow_pickle)
+    reader, root = _open(source, path, source_options, allow_pickle=options.allow_pickle)
     zarr_format = options.zarr_format or format_of_copies(root.zarr_format)
     format = FORMATS[zarr_format]
     if isinstance(root, Group) and not format.features.groups:
@@ -226,7 +233,9 @@ def prepare_copy(
     check_name(target, location, zarr_format)
     if options.shards == AUTO and not format.features.shards:
         options = replace(options, shards=None)
-    planned = Copy(CopyTarget(dest, store, target, location), (root.zarr_format, zarr_format))
+    # What was allowed of the source may be in the copy.
+    reads = NodeReader(store, reader.allow_pickle, allow_fallback=reader.allow_fallback)
+    planned = Copy(CopyTarget(dest, store, target, location, reads), (root.zarr_format, zarr_format))
     nodes = dict(_nodes(root))
     _plan_nodes(planned, root, nodes, options, frozenset(kept_arrays))
     if format.consolidated_document is not None:
@@ -258,13 +267,18 @@ def _plan_nodes(
                 said.changes[f"/{at}"] = changed
             continue
         meaning = conventions.of_array(below, metadata)
+        storage = KEPT if at in kept_arrays else options.storage
+        absent_rows = _has_absent_rows(root, metadata, at)
+        if absent_rows and all(isinstance(value, str) for value in storage):
+            # "auto" or "keep": of these, what keeps the elements.
+            storage = KEPT
+        # First, what lossy=True does not help against.
+        made = array_metadata(metadata, at, to, zarr_format, target.location.layout, storage, meaning)
         if meaning.losses and not options.lossy:
             raise ArgumentError(
                 f"'/{at}' cannot be copied to Zarr format {zarr_format!r} without loss: {'; '.join(meaning.losses)}; "
                 "lossy=True copies it nevertheless"
             )
-        storage = KEPT if at in kept_arrays else options.storage
-        made = array_metadata(metadata, at, to, zarr_format, target.location.layout, storage, meaning)
         known.update(meaning.names or ())
         if names_axes(storage.chunks, meaning.names) or names_axes(storage.shards, meaning.names):
             planned.by_name.add(at)
@@ -278,6 +292,13 @@ def _plan_nodes(
         )
         array = plan(options)
         losses = meaning.losses
+        if absent_rows and not array.copies_values:
+            if not options.lossy:
+                raise ArgumentError(
+                    f"'/{at}' cannot be copied without loss: {_ABSENT_ROWS}; kept chunks and codecs keep them, "
+                    "and lossy=True copies it nevertheless"
+                )
+            losses = [*losses, _ABSENT_ROWS]
         # Codecs that the caller asked for are not questioned.
         if not array.copies_values and isinstance(storage.codecs, str) and storage.codecs == KEEP:
             kept = kept_when_encoded(metadata, f"/{at}")
@@ -323,6 +344,17 @@ def kept_when_encoded(metadata: ArrayMetadata, name: str) -> Kept:
     return kept_by(metadata.codecs, ArrayRepresentation(metadata.chunk_shape, metadata.dtype), metadata.absent_value)
 
 
+def _has_absent_rows(root: Array | ArrayView | Group, metadata: ArrayMetadata, path: str) -> bool:
+    """Return whether an array of rows of any length has absent chunks, as far as the store can tell.
+
+    Their elements are no rows, and the codec, which knows nothing else, would make some of them.
+    """
+    if object_codec(metadata.codecs) != "vlen-array" or isinstance(root, ArrayView) or not is_listable(root.store):
+        return False
+    stored = sum(1 for _ in stored_chunks(root.store, metadata, path))
+    return stored < math.prod(metadata.grid_shape)
+
+
 def _lost_elements(kept: Kept) -> str | None:
     """Return why elements of an array may change when its codecs encode them again; None if they stay."""
     labels = " + ".join(dict.fromkeys(codec.label for codec in kept.codecs))
@@ -335,29 +367,52 @@ def _lost_elements(kept: Kept) -> str | None:
 
 def _open(
     source: StoreLike | Array | ArrayView | Group, path: str, options: Mapping[str, Any] | None, *, allow_pickle: bool
-) -> Array | ArrayView | Group:
-    """Return the node to be copied, in its current state in the store, or a view of it."""
+) -> tuple[NodeReader, Array | ArrayView | Group]:
+    """Return the node to be copied, in its current state in the store, or a view of it; and its reader.
+
+    What was allowed when a given node was opened is allowed of the copy, too.
+    """
+    zarr_format: ZarrFormat | None = None
+    allow_fallback = False
     if isinstance(source, Array | ArrayView | Group):
         if path:
             raise ArgumentError(f"path={path!r} needs a store as source; this source is already a node")
         if options is not None:
             raise ArgumentError("source_options= is for the URL of a store; this source is already a node")
         store, where = source.store, source.path
+        if isinstance(source, Group):
+            allow_pickle = allow_pickle or source._reader.allow_pickle
+            allow_fallback = source._reader.allow_fallback
+            zarr_format = source.metadata.children_format
+        else:
+            allow_pickle = allow_pickle or object_codec(source.metadata.codecs) == "pickle"
+            # The array was read with a fallback, or needs none.
+            allow_fallback = True
+            zarr_format = source.metadata.zarr_format
     else:
         store, base = as_store(source, "r", options)
         where = join_path(base, normalize_path(path))
-    # Consolidated metadata may be out of date; a store that cannot list has nothing else.
-    index = False if is_listable(store) else None
-    reader = NodeReader(store, allow_pickle, index)
-    entry = reader.node(where, None)
+    reader = NodeReader(store, allow_pickle, use_consolidated=False, allow_fallback=allow_fallback)
+    try:
+        entry = find(reader, where, zarr_format)
+    except MetadataError as error:
+        raise _for_copy(error) from None
     if entry is None:
         raise NodeNotFoundError(f"no array or group at '/{where}' in {store!r}")
-    node = make_node(entry.metadata, reader, where, device="cpu", missing="fill", children=entry.children)
+    if isinstance(entry.metadata, MetadataError):
+        raise _for_copy(entry.metadata)
+    node = Located(reader_for(reader), where, entry).node()
     if not isinstance(source, ArrayView):
-        return node
+        return reader, node
     if not isinstance(node, Array) or source._shape_within(node.shape) != source.shape:
         raise ArgumentError(f"{source.name} in {store!r} is not there any more: its array has been changed or replaced")
-    return node.view[source.selection]
+    return reader, node.view[source.selection]
+
+
+def _for_copy(error: MetadataError) -> MetadataError:
+    """Return an error of a source node as an error of a copy, which has an argument for what has to be allowed."""
+    message = error.message.replace("open with allow_pickle=True", "copy with allow_pickle=True")
+    return type(error)(message, json_path=error.json_path, key=error.key)
 
 
 def _as_stored(view: ArrayView) -> ArrayMetadata:
@@ -377,7 +432,7 @@ def _nodes(root: Array | ArrayView | Group) -> Iterator[tuple[str, NodeMetadata]
     if isinstance(root, Group):
         for path, node in root.walk():
             if isinstance(node, MetadataError):
-                raise node
+                raise _for_copy(node)
             yield path, node.metadata
 
 

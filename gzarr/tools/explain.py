@@ -80,7 +80,7 @@ def explain(array: Array | ArrayView, selection: Any = ...) -> ReadExplanation:
     ArgumentError
         If ``array`` is not an array of gzarr.
     SelectionError
-        If the selection is invalid for the array.
+        If the selection is invalid for the array, or has more chunks than one read can take.
 
     Examples
     --------

@@ -23,7 +23,7 @@ from ..progress import watch
 from ..stores.base import flushing, is_listable
 from ..stores.keys import join_path
 from ..stores.locks import hold_node
-from .consolidate import consolidate_metadata
+from .consolidate import consolidate
 from .processes import as_executor, check_shared
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from ..metadata.model import NodeMetadata, ZarrFormat
     from ..nodes.create import Location
+    from ..nodes.reader import NodeReader
     from ..stores.base import ReadableStore, Store
     from ..stores.resolve import StoreLike
     from .copy_array import ArrayCopy
@@ -67,12 +68,15 @@ class CopyTarget:
         Its store, and the path in it.
     location
         What is there.
+    reader
+        Reader of the copy, which allows what was allowed of the source.
     """
 
     given: StoreLike
     store: Store
     path: str
     location: Location
+    reader: NodeReader
 
 
 class Copy:
@@ -203,6 +207,18 @@ class Copy:
         assert not isinstance(entry.metadata, MetadataError)
         return entry.metadata
 
+    def check_shared(self) -> None:
+        """Refuse stores that other processes do not see.
+
+        Raises
+        ------
+        ArgumentError
+            If there is one.
+        """
+        check_shared(self._store, "the destination")
+        for array in self.arrays:
+            check_shared(array.source.store, "the source")
+
     def steps(self, client: Any = None) -> Iterator[int]:
         """Copy; yield the number of finished steps after each part. Iterate in one thread: it holds locks.
 
@@ -211,9 +227,7 @@ class Copy:
         executor = None
         if client is not None:
             executor = as_executor(client)
-            check_shared(self._store, "the destination")
-            for array in self.arrays:
-                check_shared(array.source.store, "the source")
+            self.check_shared()
         with flushing(self.target.given, self._store):
             yield from self._steps(executor)
 
@@ -232,7 +246,7 @@ class Copy:
                 yield from array.steps(executor)
         # Those of groups below come first, for they make those above outdated.
         for path in sorted(self.consolidated, key=len, reverse=True):
-            consolidate_metadata(self._store, path=path, zarr_format=self._format)
+            consolidate(self._store, path, self._format, as_found=True)
 
     def run(self, client: Any = None, *, progress: bool = True) -> None:
         """Run the whole copy; ``client`` and ``progress`` are as for :func:`gzarr.copy`."""

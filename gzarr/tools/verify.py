@@ -18,22 +18,20 @@ from ..codecs.codec import ArrayRepresentation
 from ..engines import kernels
 from ..engines.pool import thread_count
 from ..errors import ChunkError, MetadataError, MissingChunkError, SelectionError, StoreError
-from ..hierarchy.open import open as open_node
 from ..metadata.model import ArrayMetadata
-from ..nodes.reader import NodeReader
 from ..plan.decode_program import analyse
 from ..progress import watch
 from ..stores.base import ByteRange, is_listable
 from ..stores.keys import join_path
+from .located import locate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from ..engines.access.access import Missing
-    from ..hierarchy.group import Group
-    from ..metadata.model import NodeMetadata
     from ..stores.base import ReadableStore
     from ..stores.resolve import StoreLike
+    from .located import Located
 
     Coords = tuple[int, ...]
     Box = tuple[slice, ...]
@@ -100,8 +98,8 @@ class Verification:
         Number of problems found so far, without absent chunks.
     """
 
-    def __init__(self, reader: NodeReader, root: Array | Group, *, missing: Missing, progress: bool) -> None:
-        self._reader = reader
+    def __init__(self, root: Located, *, missing: Missing, progress: bool) -> None:
+        self._reader = root.reader
         self._root = root
         self._missing = missing
         self._progress = progress
@@ -123,9 +121,10 @@ class Verification:
             yield problems
 
     def _steps(self) -> Iterator[list[Problem]]:
-        left: list[tuple[str, NodeMetadata | MetadataError]] = [(self._root.path, self._root.metadata)]
+        left = [(self._root.path, self._root.entry)]
         while left:
-            path, metadata = left.pop()
+            path, entry = left.pop()
+            metadata = entry.metadata
             if isinstance(metadata, MetadataError):
                 yield [Problem("metadata", f"/{path}", metadata.key, None, f"{metadata.json_path}: {metadata.message}")]
             elif isinstance(metadata, ArrayMetadata):
@@ -133,12 +132,14 @@ class Verification:
             else:
                 self.groups += 1
                 try:
-                    children = self._reader.children(path, metadata.children_format)
+                    children = entry.children
+                    if children is None:
+                        children = self._reader.children(path, metadata.children_format)
                 except StoreError as error:
                     yield [Problem("store", f"/{path}", error.key, None, f"the group cannot be listed: {error}")]
                 else:
                     # Reversed, since the last entry is taken first.
-                    left += [(join_path(path, name), child.metadata) for name, child in reversed(children.items())]
+                    left += [(join_path(path, name), child) for name, child in reversed([*children.items()])]
 
     def _array(self, store: ReadableStore, metadata: ArrayMetadata, path: str) -> Iterator[list[Problem]]:
         self.arrays += 1
@@ -335,9 +336,9 @@ def verify(
     """Decode every stored chunk of an array, or of all arrays in a hierarchy, on the CPU, and report problems.
 
     Checksums, sizes, shard indexes and metadata documents are checked as in a read; chunks without a checksum are
-    counted, because damage that leaves them decodable is not found. Consolidated metadata is not checked. At most 64
-    MiB of decoded chunks are held at a time, or one larger chunk; of strings, which may be of any length, one for each
-    thread.
+    counted, because damage that leaves them decodable is not found. Consolidated metadata is not checked, and only used
+    where a store cannot list its keys: there, it tells what is below a group. At most 64 MiB of decoded chunks are held
+    at a time, or one larger chunk; of strings, which may be of any length, one for each thread.
 
     Parameters
     ----------
@@ -376,13 +377,7 @@ def verify(
     ['c/0']
     """
     check_missing(missing)
-    root = open_node(
-        store,
-        path=path,
-        device="cpu",
-        allow_pickle=allow_pickle,
-        use_consolidated=False,
-        storage_options=storage_options,
-    )
-    reader = NodeReader(root.store, allow_pickle, use_consolidated=False)
-    return Verification(reader, root, missing=missing, progress=progress)
+    root = locate(store, path=path, allow_pickle=allow_pickle, use_consolidated=False, storage_options=storage_options)
+    if isinstance(root.entry.metadata, MetadataError):
+        raise root.entry.metadata
+    return Verification(root, missing=missing, progress=progress)

@@ -7,16 +7,17 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from support.interrupts import interrupted
 
 import gzarr
 from gzarr.stores import MemoryStore
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from typing_extensions import Buffer
 
@@ -250,6 +251,28 @@ def test_interrupts(script: str, tmp_path: Path) -> None:
     command = [sys.executable, "-c", HEAD + script, str(tmp_path / "a.zarr")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.stdout.strip().endswith("fine"), done.stderr[-2000:]
+
+
+@pytest.mark.skipif(not Path("/dev/fd").exists(), reason="lists open files there")
+@pytest.mark.parametrize("within", ["gzarr/engines/cpu/old_content", "gzarr/stores/descriptors"])
+def test_an_interrupt_at_any_moment_leaves_no_shard_open(within: str, tmp_path: Path) -> None:
+    """A write in parts of shards has their files open."""
+    array = gzarr.create_array(tmp_path, shape=(60,), shards=(20,), chunks=(2,), dtype="i4", device="cpu")
+    array[...] = 0
+
+    def work() -> None:
+        array[1:59] = 1
+
+    def names() -> set[Path]:
+        return set(Path("/dev/fd").iterdir())
+
+    work()
+    before, number = names(), 1
+    while interrupted(work, number, within):
+        # What the interrupted frames held goes with them.
+        assert names() == before, number
+        number += 1
+    assert number > 10
 
 
 class Timeout(Exception):

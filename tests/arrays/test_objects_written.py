@@ -75,6 +75,13 @@ def nested(depth: int) -> list[Any]:
         ({**MSGPACK, "use_single_float": True}, 1e300, "out of the range of use_single_float"),
         ({**JSON, "ensure_ascii": False}, ["\ud800"], "utf-8 cannot encode"),
         ({**JSON, "ensure_ascii": False, "encoding": "ascii"}, "é", "ascii cannot encode 'é'"),
+        (JSON, {1, 2}, "a set is not JSON"),
+        (JSON, b"a", "a bytes is not JSON"),
+        (JSON, [{"a": {None: 1}}], "names are strings, not None"),
+        (JSON, nested(200), "nested more than 127 deep"),
+        (JSON, [10**5000], "too large"),
+        (JSON, MASKED, "masked"),
+        ({**JSON, "allow_nan": False}, [np.nan], r"/: .*\[nan\] cannot be stored: .*allow_nan=False"),
     ],
 )
 def test_what_a_codec_would_change_is_refused(codec: dict[str, Any], item: Any, message: str) -> None:
@@ -137,6 +144,9 @@ def test_categories_of_texts_of_one_length(labels: list[str], zarr_format: Any) 
         ({**MSGPACK, "use_bin_type": False}, {"k": "é"}, {"k": "é"}),
         ({**MSGPACK, "use_single_float": True}, [np.inf, 0.5], [np.inf, 0.5]),
         (JSON, "\ud800", "\ud800"),
+        (JSON, np.inf, np.inf),
+        (JSON, np.array([[1.5, -np.inf]]), [[1.5, -np.inf]]),
+        (JSON, {"a": (1, np.float32(0.5))}, {"a": [1, 0.5]}),
         ({**JSON, "ensure_ascii": False}, ["é"], ["é"]),
     ],
 )
@@ -297,3 +307,49 @@ def test_numbers_out_of_range_among_many(values: Any) -> None:
     array = gzarr.create_array({}, shape=1, dtype=object, zarr_format=2, filters=[codec])
     with pytest.raises(gzarr.ArgumentError, match=r"64 bits|out of the range"):
         array[...] = np.fromiter([values], object, 1)
+
+
+@pytest.mark.parametrize("codec", [JSON, MSGPACK], ids=str)
+def test_nan_among_objects_is_copied(codec: dict[str, Any]) -> None:
+    """JSON has none, but numcodecs writes and reads it; these are elements, not documents that others read."""
+    store: dict[str, bytes] = {}
+    array = made(codec, store, shape=(3,), chunks=2, compressors=None)
+    # As another program wrote it.
+    store["0"] = bytes(numcodecs.get_codec(codec).encode(objects(np.nan, {"a": [np.inf]})))
+    array[2] = np.nan
+    copied = gzarr.copy(store, {}, chunks=3, device="cpu", read_back=True)
+    assert repr(copied[...].tolist()) == "[nan, {'a': [inf]}, nan]"
+
+
+@pytest.mark.parametrize("codec", [{**JSON, "allow_nan": False}, MSGPACK], ids=str)
+def test_messages_name_the_element(codec: dict[str, Any]) -> None:
+    wrong = objects("a", "b", "c", {"x": [2**70, np.nan] if codec is MSGPACK else np.nan}).reshape(2, 2)
+    array = gzarr.create_array({}, path="x/y", shape=(2, 2), dtype=object, zarr_format=2, filters=[codec])
+    with pytest.raises(gzarr.ArgumentError, match=r"/x/y: element \(1, 1\): \{'x': .*\} cannot be stored"):
+        array[...] = wrong
+
+
+@pytest.mark.parametrize("dtype", ["<M8[ms]", ">M8[D]", "<m8[s]", ">m8[10us]"])
+def test_rows_of_dates_and_durations(dtype: str) -> None:
+    """numcodecs, before version 0.16, stored their integers."""
+    store: dict[str, bytes] = {}
+    array = made({"id": "vlen-array", "dtype": dtype}, store, shape=(3,), chunks=2, compressors=None)
+    numbers = [[1, -(2**63)], [], [5, 6, 7]]
+    array[...] = np.fromiter([np.array(row, "i8").view(np.dtype(dtype).newbyteorder("=")) for row in numbers], object)
+    data = [np.array(row, f"{dtype[0]}i8").tobytes() for row in numbers]
+    items = [len(row).to_bytes(4, "little") + row for row in data]
+    assert bytes(store["0"]) == (2).to_bytes(4, "little") + items[0] + items[1]
+    assert bytes(store["1"])[: 4 + len(items[2])] == (2).to_bytes(4, "little") + items[2]
+    array[0] = array[0]
+    found = gzarr.copy(store, {}, chunks=3, device="cpu", read_back=True)[...]
+    assert [row.dtype for row in found] == [np.dtype(dtype)] * 3
+    assert [row.view(f"{dtype[0]}i8").tolist() for row in found] == numbers
+
+
+def test_dates_of_another_type() -> None:
+    array = made({"id": "vlen-array", "dtype": "<M8[D]"})
+    array[0] = [np.datetime64("2020-01-01")]
+    array[1] = np.array(["2020-01-02T00"], "M8[h]")
+    assert [row.astype(str).tolist() for row in array[...]] == [["2020-01-01"], ["2020-01-02"]]
+    with pytest.raises(gzarr.ArgumentError, match=r"cannot be stored as datetime64\[D\]"):
+        array[1] = np.array(["2020-01-02T01"], "M8[h]")

@@ -263,6 +263,9 @@ class TestRequests:
         assert "2 arrays, 2 groups" in repr(group)
         with pytest.raises(errors.NodeNotFoundError, match="did you mean 'empty'"):
             group["emty"]
+        with pytest.raises(errors.NodeNotFoundError) as missing:
+            group["empty/x"]
+        assert "did you mean" not in str(missing.value)
         assert len(store.calls) == 1
         assert not gzarr.open(store, use_consolidated=False).consolidated
 
@@ -385,6 +388,21 @@ class TestFormats:
         with pytest.raises(errors.NodeNotFoundError, match="did you mean 'volume'"):
             gzarr.open(tmp_path, path="volum")
         assert [p.name for p in tmp_path.iterdir()] == ["volume"]
+
+    def test_not_found_suggests_nodes_only(self, tmp_path):
+        root = gzarr.create_group(tmp_path)
+        root.create_array("c1", data=np.arange(2))
+        for name in ("dir", "dirs", "c1/cs"):
+            (tmp_path / name).mkdir()
+        (tmp_path / "dirs" / "notes.txt").write_text("notes")
+        for path in ("dir", "dirt", "c1/cc", "c1/c", "c1/d"):
+            for open_it in (gzarr.open, gzarr.open_array, gzarr.open_group):
+                with pytest.raises(errors.NodeNotFoundError) as missing:
+                    open_it(tmp_path, path=path)
+                assert "did you mean" not in str(missing.value)
+        root.create_group("dirs/x")
+        with pytest.raises(errors.NodeNotFoundError, match=r"did you mean 'dirs'\?$"):
+            gzarr.open(tmp_path, path="dir")
 
     def test_broken_child(self):
         store = {"zarr.json": V3_GROUP, "bad/zarr.json": b"{", "good/zarr.json": v3_array()}

@@ -151,3 +151,30 @@ def test_what_is_said() -> None:
         array.append(np.ones((1, 4)), axis=np.array("a"))
     with pytest.raises(gzarr.ArgumentError, match="max_depth must be None or an integer"):
         list(group.members(max_depth=np.array("a")))
+
+
+class _Path:
+    def __init__(self, text: Any) -> None:
+        self.text = text
+
+    def __fspath__(self) -> Any:
+        return self.text
+
+
+@pytest.mark.parametrize("text", ["a\0b", b"a", b"", "", 3, None, "a\ud800"])
+@pytest.mark.parametrize("suffix", ["", ".zip"])
+def test_what_is_no_path(text: Any, suffix: str) -> None:
+    text = text + suffix if isinstance(text, str) and text else text
+    calls: list[Callable[[Any], object]] = [
+        gzarr.open,
+        gzarr.create_group,
+        gzarr.open_store,
+        lambda given: gzarr.copy(given, {}, progress=False),
+        gzarr.LocalStore,
+        lambda given: gzarr.ZipStore(given, mode="a"),
+        lambda given: gzarr.CachedStore({}, given, 1 << 20, name="x", check="once"),
+    ]
+    for call in calls:
+        for given in (text, _Path(text)):
+            with pytest.raises(gzarr.ArgumentError, match="path"):
+                call(given)

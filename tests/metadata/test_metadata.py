@@ -676,7 +676,7 @@ V2_REFUSED = [
     ({"dtype": "<M8[fortnight]"}, "$.dtype"),
     ({"dtype": []}, "$.dtype"),
     ({"dtype": [["a", "<i4"], ["a", "<i4"]]}, "$.dtype[1]"),
-    ({"dtype": [["a", "|O"]]}, "$.dtype[0]"),
+    ({"dtype": [["a", "|O"]]}, "$.filters"),
     ({"dtype": [["a", "<i4", [-1]]]}, "$.dtype[0][2]"),
     ({"dtype": [["a", "<i4", [2**30, 2**30]]]}, "$.dtype"),
     ({"dtype": [["a"]]}, "$.dtype[0]"),

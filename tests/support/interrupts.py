@@ -22,11 +22,11 @@ def _places(code: CodeType) -> dict[int, tuple[str, list[tuple[int, int]]]]:
     }
 
 
-def interrupted(work: Callable[[], object], at: int) -> bool:
+def interrupted(work: Callable[[], object], at: int, within: str = "gzarr/stores") -> bool:
     """Do ``work``, with an interrupt at one of the places where Python looks for them; return whether there was one.
 
-    Those are the beginning of each function, the end of each call, and the jump back in each loop. Only gzarr's stores
-    and contextlib are interrupted.
+    Those are the beginning of each function, the end of each call, and the jump back in each loop. Only modules whose
+    path has ``within``, and contextlib, are interrupted.
     """
     left = at
     # By the frames' numbers, because frames would keep alive what they refer to.
@@ -35,7 +35,7 @@ def interrupted(work: Callable[[], object], at: int) -> bool:
     def trace(frame: FrameType, event: str, argument: object) -> object:
         nonlocal left
         code = frame.f_code
-        if not code.co_filename.endswith("contextlib.py") and "gzarr/stores" not in code.co_filename:
+        if not code.co_filename.endswith("contextlib.py") and within not in code.co_filename:
             return None
         here = _places(code).get(frame.f_lasti, ("", []))
         if event == "call":

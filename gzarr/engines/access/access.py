@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar
 import numpy as np
 
 from ...errors import ChunkDecodeError, ChunkError, ChunkReadError, StoreError, ValueReplacedError, ValueSizeError
+from ...reasons import reason_of
 from ...stores.base import ByteRange, PresenceStore, SizedStore, VersionedStore, WritableFiles, versions_of
 from .. import pool
 from ..monitor import spent
-from ..reasons import reason_of
 from .shard import ShardIndexCache
 from .sources import WHOLE
 
@@ -270,7 +270,7 @@ class Access:
         for row in rows[sources.nbytes[rows] == WHOLE].tolist():
             if monitor is not None:
                 monitor.check()
-            found[row] = self._whole(sources.keys[int(sources.key_index[row])], most_encoded)
+            found[row] = self.whole(sources.keys[int(sources.key_index[row])], most_encoded)
         ranges: list[tuple[IntArray, str, ByteRange]] = []
         some = rows[sources.nbytes[rows] >= 0]
         if len(some):
@@ -293,13 +293,22 @@ class Access:
             found.update(zip(some.tolist(), sources.parts(some, where.offset, part), strict=True))
         return list(map(found.get, rows.tolist()))
 
-    def _whole(self, key: str, most_encoded: int) -> Any:
+    def whole(self, key: str, most_nbytes: int) -> Any:
+        """Return a value, None if it is absent.
+
+        Raises
+        ------
+        ValueSizeError
+            If it has more than ``most_nbytes`` bytes. It is not read then, if the store knows its size.
+        StoreError, Exception
+            If the store fails.
+        """
         if self._sized:
-            return self.store.get_small_values([key], most_encoded)[0]
+            return self.store.get_small_values([key], most_nbytes)[0]
         value = self.store.get(key)
-        if value is not None and len(value) > most_encoded:
+        if value is not None and len(value) > most_nbytes:
             raise ValueSizeError(
-                f"{self.store!r}: {key!r} has {len(value)} bytes; a chunk of this array has at most {most_encoded}",
+                f"{self.store!r}: {key!r} has {len(value)} bytes; a chunk of this array has at most {most_nbytes}",
                 key=key,
             )
         return value

@@ -21,9 +21,9 @@ from ...distinct import distinct
 from ...errors import ChunkDecodeError, ChunkError, ChunkReadError, ValueSizeError
 from ...plan.keys import ChunkKeys, distinct_rows
 from ...plan.planner import some_chunks
+from ...reasons import reason_of
 from ...stores import io_threads
 from .. import monitor, pool
-from ..reasons import reason_of
 from .shard import Shard, entries_of, index_failure, ranges_in
 from .sources import ABSENT, IN_SHARD, WHOLE, Sources
 

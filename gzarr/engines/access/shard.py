@@ -100,6 +100,16 @@ class Shard:
         _, inner, counts = self.level.locate(chunks, self.level.inner_shape)
         return entries_of(self.level.order, counts, inner)
 
+    def chunk_of(self, shard: Sequence[int], entry: int) -> tuple[int, ...]:
+        """Return the coordinates of an inner chunk, by those of its shard and its entry; shards have one shape."""
+        order = self.level.order
+        counts = [a // b for a, b in zip(self.level.shard_shape, self.level.inner_shape, strict=True)]
+        chunk = [i * n for i, n in zip(shard, counts, strict=True)]
+        for d in reversed(order):
+            entry, i = divmod(entry, counts[d])
+            chunk[d] += i
+        return tuple(chunk)
+
     def empty_index(self, *shards: int) -> Index:
         """Return the index of a shard without inner chunks, or of several shards, ``(shards, chunks, 2)``."""
         return np.full((*shards, self.chunks, 2), EMPTY, np.uint64)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from gzarr_kernels.slots import write as w
 
+from ...stores.descriptors import close_all, open_into
 from ..access.shard import ranges_in
 from ..kernels import OPEN_FLAGS
 from .native_program import NativeProgram, prepare
@@ -123,7 +124,8 @@ def opened(
 
     Yields
     ------
-    The old content, and int64: planned chunks that are not in it, as the index of their shard cannot be read.
+    The old content, and int64: planned chunks that are not in it, as the index of their shard cannot be read, or gives
+    a chunk more bytes than any encoder.
     """
     program = prepare(decoding.program, decoding.chunk, None)  # type: ignore[arg-type]
     replaced = replaced_rows(request, rows)
@@ -140,28 +142,41 @@ def opened(
     files = np.full(len(request.keys), -1, np.int64)
     found = np.ones(len(values), np.bool_)
     parts = []
-    with contextlib.ExitStack() as stack:
+    fds: list[int] = []
+    try:
         for i, value in enumerate(values.tolist()):
             mine = np.flatnonzero(value_of == i)
             try:
-                file, index = _open_shard(f"{root}/{request.keys[value]}", request.shard)
+                file, index = _open_shard(f"{root}/{request.keys[value]}", request.shard, fds)
             except (OSError, ValueError):
                 # Host threads report it.
                 found[i] = False
                 continue
-            if file >= 0:
-                stack.callback(os.close, file)
-                files[value] = file
-            parts.append(_shard_rows(rows[mine], slot[mine], needed[mine], index))
+            columns = _shard_rows(rows[mine], slot[mine], needed[mine], index)
+            if ((columns[2] != w.OLD_NONE) & (columns[4] > decoding.most_encoded)).any():
+                # Host threads report this, too.
+                found[i] = False
+                continue
+            files[value] = file
+            parts.append(columns)
         planned, slots, needs, offset, nbytes = (
             np.concatenate([part[i] for part in parts] or [rows[:0]]) for i in range(5)
         )
         shards = OldShards(files, offset, nbytes)
         yield OldContent(program, decoding.most_encoded, planned, slots, needs, shards), rows[~found[value_of]]
+    finally:
+        try:
+            close_all(fds)
+        except BaseException:
+            # An interrupt has come before it was done.
+            close_all(fds)
+            raise
 
 
-def _open_shard(path: str, shard: Shard) -> tuple[int, IntArray]:
+def _open_shard(path: str, shard: Shard, fds: list[int]) -> tuple[int, IntArray]:
     """Return the descriptor of a shard's file (-1 if there is none), and where its inner chunks are, ``(chunks, 2)``.
+
+    It is appended to ``fds``.
 
     Raises
     ------
@@ -171,19 +186,16 @@ def _open_shard(path: str, shard: Shard) -> tuple[int, IntArray]:
         If the index is corrupt.
     """
     try:
-        file = os.open(path, OPEN_FLAGS)
+        open_into(fds, path, OPEN_FLAGS)
     except FileNotFoundError:
         return -1, np.stack(ranges_in(shard.empty_index()), axis=1)
+    file = fds[-1]
 
     def read(where: ByteRange) -> bytes:
         # A read that is cut short is no index.
         return os.pread(file, shard.index_nbytes, where.offset)
 
-    try:
-        index = shard.read_index(read, 0, os.fstat(file).st_size)
-    except BaseException:
-        os.close(file)
-        raise
+    index = shard.read_index(read, 0, os.fstat(file).st_size)
     assert index is not None
     return file, np.stack(ranges_in(index), axis=1)
 

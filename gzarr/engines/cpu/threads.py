@@ -13,9 +13,9 @@ import numpy.typing as npt
 
 from ...codecs.chain import representations
 from ...errors import ChunkDecodeError, ChunkError, MissingChunkError
+from ...reasons import reason_of
 from .. import pool
 from ..monitor import spent
-from ..reasons import reason_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -6,25 +6,34 @@ A stored value is replaced in one step or not at all. Untouched chunks of a shar
 from __future__ import annotations
 
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from ...codecs.buffers import flat
 from ...codecs.chain import decode_chain, encode_chain
-from ...errors import ChunkDecodeError, ChunkError, ChunkReadError, ChunkWriteError
+from ...codecs.codec import ArrayRepresentation
+from ...errors import ChunkDecodeError, ChunkError, ChunkReadError, ChunkWriteError, ValueSizeError
+from ...plan.decode_program import analyse, most_stored
+from ...reasons import reason_of
 from ...stores import locks
-from .. import failures, pool
-from ..access.shard import NewShard, ranges_in
-from ..reasons import reason_of
+from ...stores.base import ByteRange
+from .. import failures, kernels, pool
+from ..access.shard import NewShard, Shard, ranges_in
+from ..access.sources import ABSENT
 from .threads import fill_chunk, pieces
 
 if TYPE_CHECKING:
-    from ..access.shard import Shard
+    from collections.abc import Callable
+
     from ..write_request import WriteRequest
 
     IntArray = npt.NDArray[np.int64]
+
+T = TypeVar("T")
+#: In place of a stored value that is too large to be read as a whole.
+_LARGE: Final = object()
 
 
 def write(request: WriteRequest, rows: IntArray | None = None, *, already: int = 0) -> None:
@@ -80,9 +89,14 @@ def _write_value(request: WriteRequest, rows: IntArray, fill: npt.NDArray[Any], 
         request.store_value(int(rows[0]), parts)
 
 
-def _get(request: WriteRequest, row: int, key: str) -> bytes | None:
+def _read(request: WriteRequest, row: int, read: Callable[[], T]) -> T:
+    """Return what ``read`` returns of the old stored value that has a planned chunk."""
     try:
-        return request.store.get(key)
+        return read()
+    except ValueSizeError as cause:
+        reason = f"the write changes only part of it, and it is truncated, or too large: {reason_of(cause)}"
+        raise request.failure(ChunkDecodeError, row, reason) from cause
+    # Third-party stores may raise anything.
     except Exception as cause:
         reason = f"the write changes only part of it, and the store failed to read it: {reason_of(cause)}"
         raise request.failure(ChunkReadError, row, reason) from cause
@@ -90,12 +104,38 @@ def _get(request: WriteRequest, row: int, key: str) -> bytes | None:
 
 def _chunk(request: WriteRequest, row: int, key: str, fill: npt.NDArray[Any]) -> list[Any]:
     """Return the new content of a stored value that is one chunk, in parts; none to erase it."""
-    stored = None if replaced_rows(request, np.array([row]))[0] else _get(request, row, key)
+    stored = None
+    if not replaced_rows(request, np.array([row]))[0]:
+        try:
+            stored = _old_value(request, row, key)
+        except ChunkDecodeError:
+            # As where it cannot be decoded.
+            if not request.whole[row]:
+                raise
     if stored is not None and request.whole[row] and request.is_current():
         # Nobody has appended anything to it, and filters need not preserve the fill value that it has beyond the array.
         stored = None
     encoded = _changed(request, row, fill, stored)
     return [] if encoded is None else [encoded.data]
+
+
+def _old_value(request: WriteRequest, row: int, key: str) -> Any:
+    """Return a stored value that is a planned chunk; None if it is absent."""
+    try:
+        return _read(request, row, lambda: request.access.whole(key, request.most_encoded))
+    except ChunkDecodeError:
+        # What is planned and decoded as one chunk may be a shard: nested, or one of several shapes.
+        levels = analyse(request.codecs, request.chunk, kernels.available()).levels
+        if not levels:
+            raise
+    codec, stored_shape = levels[0].codec, levels[0].stored_shape
+    shard = Shard.of(levels[0], stored_shape)
+    most = most_stored(codec.codecs, codec.inner(ArrayRepresentation(stored_shape, request.chunk.dtype)))
+    none = np.empty(0, np.int64)
+    chunks = _OldShard(request, shard, row, key, most).chunks(none, none)
+    without_gaps = NewShard(shard)
+    without_gaps.add(list(chunks), [part.size for part in chunks.values()], chunks.values())
+    return b"".join(without_gaps.parts()) if chunks else None
 
 
 def _changed(
@@ -159,33 +199,120 @@ def _shard(
     request: WriteRequest, shard: Shard, rows: IntArray, key: str, fill: npt.NDArray[Any], *, complete: bool
 ) -> list[Any]:
     """Return the new content of a shard, in parts; none to erase it."""
-    first = int(rows[0])
     parts: dict[int, Any] = {}
     whole, replaced = request.whole[rows], replaced_rows(request, rows)
-    data = None
-    if not complete or request.beyond[request.value_of[first]]:
-        data = _get(request, first, key)
-        if data is not None and (complete or (whole & ~replaced).any()) and request.is_current():
+    entries = shard.entries(request.plan.chunks[rows])
+    if not complete or request.beyond[request.value_of[rows[0]]]:
+        old = _OldShard(request, shard, int(rows[0]), key, request.most_encoded)
+        is_needed = old.is_there
+        if is_needed and (complete or (whole & ~replaced).any()) and request.is_current():
             # As for a chunk.
             replaced = whole
-            data = None if complete else data
-    if data is not None or not complete:
-        try:
-            offset, nbytes = ranges_in(shard.empty_index() if data is None else shard.index_in(data))
-            kept = np.flatnonzero(nbytes >= 0)
-            for entry, begin, size in zip(kept.tolist(), offset[kept].tolist(), nbytes[kept].tolist(), strict=True):
-                parts[entry] = np.frombuffer(data or b"", np.uint8, size, begin)
-        except ValueError as cause:
-            if not complete:
-                reason = f"the write changes only part of its shard, whose index cannot be read: {reason_of(cause)}"
-                raise request.failure(ChunkDecodeError, first, reason) from cause
-    entries = shard.entries(request.plan.chunks[rows]).tolist()
-    for row, entry, new in zip(rows.tolist(), entries, replaced.tolist(), strict=True):
+            is_needed = not complete
+        if is_needed:
+            parts = old.chunks(entries[replaced], None if complete else entries[whole])
+    for row, entry, new in zip(rows.tolist(), entries.tolist(), replaced.tolist(), strict=True):
         parts[entry] = _changed(request, row, fill, None if new else parts.get(entry))
     made = NewShard(shard)
     stored = [(entry, parts[entry]) for entry in sorted(parts) if parts[entry] is not None]
     made.add([entry for entry, _ in stored], [part.size for _, part in stored], [part.data for _, part in stored])
     return made.parts()
+
+
+class _OldShard:
+    """The old content of a shard that a write changes in part.
+
+    Parameters
+    ----------
+    request, shard
+        The write, and the layout of its shards.
+    row
+        A planned chunk in the shard.
+    key
+        Key of the shard.
+    most_encoded
+        Most bytes of an inner chunk.
+
+    Attributes
+    ----------
+    is_there
+        Whether there is such a value.
+    """
+
+    def __init__(self, request: WriteRequest, shard: Shard, row: int, key: str, most_encoded: int) -> None:
+        self._request, self._shard, self._row, self._key = request, shard, row, key
+        self._most_encoded = most_encoded
+        most = shard.index_nbytes + shard.chunks * most_encoded
+
+        def read() -> Any:
+            try:
+                return request.access.whole(key, most)
+            except ValueSizeError:
+                # There may be gaps between its inner chunks, which are read one by one.
+                return _LARGE
+
+        self._data: Any = _read(request, row, read)
+        self.is_there: bool = self._data is not None
+
+    def chunks(self, replaced: IntArray, overwritten: IntArray | None) -> dict[int, Any]:
+        """Return the encoded inner chunks, by their entries.
+
+        Parameters
+        ----------
+        replaced
+            int64, entries that are left out.
+        overwritten
+            int64, entries whose elements within the array are overwritten: they are left out if they cannot be read.
+            None if these are all that the shard has within the array, so that a corrupt index does not matter, either.
+
+        Raises
+        ------
+        ChunkDecodeError
+            If the index is corrupt, or gives a chunk more bytes than any encoder.
+        ChunkReadError
+            If the store fails.
+        """
+        request, shard, data = self._request, self._shard, self._data
+        try:
+            index = shard.read_index(self._part) if data is _LARGE else shard.index_in(data)
+        except ValueError as cause:
+            if overwritten is None:
+                return {}
+            reason = f"the write changes only part of its shard, whose index cannot be read: {reason_of(cause)}"
+            raise request.failure(ChunkDecodeError, self._row, reason) from cause
+        offset, nbytes = ranges_in(shard.empty_index() if index is None else index)
+        nbytes[replaced] = ABSENT
+        large = np.flatnonzero(nbytes > self._most_encoded)
+        refused = large[:0] if overwritten is None else np.setdiff1d(large, overwritten)
+        if len(refused):
+            raise self._too_large(int(refused[0]), int(nbytes[refused[0]]))
+        nbytes[large] = ABSENT
+        kept = np.flatnonzero(nbytes >= 0)
+        where = list(zip(offset[kept].tolist(), nbytes[kept].tolist(), strict=True))
+        if data is _LARGE:
+            ranges = [ByteRange(begin, size) for begin, size in where]
+            bodies = _read(request, self._row, lambda: self._parts(ranges))
+        else:
+            bodies = [np.frombuffer(data, np.uint8, size, begin) for begin, size in where]
+        return dict(zip(kept.tolist(), bodies, strict=True))
+
+    def _part(self, where: ByteRange) -> Any:
+        return _read(self._request, self._row, lambda: self._parts([where])[0])
+
+    def _parts(self, where: list[ByteRange]) -> list[npt.NDArray[np.uint8]]:
+        parts: list[Any] = self._request.store.get_partial_values([(self._key, one) for one in where])
+        return [flat(part) for part in parts]
+
+    def _too_large(self, entry: int, nbytes: int) -> ChunkDecodeError:
+        request = self._request
+        reason = (
+            f"the write changes only part of its shard, whose index gives it {nbytes} bytes; a chunk of this array has "
+            f"at most {self._most_encoded}"
+        )
+        if request.shard is None:
+            return request.failure(ChunkDecodeError, self._row, f"inner chunk {entry}: {reason}")
+        shard = request.keys.chunks[int(request.value_of[self._row])].tolist()
+        return ChunkDecodeError(reason, node=request.node, chunk=self._shard.chunk_of(shard, entry), key=self._key)
 
 
 def replaced_rows(request: WriteRequest, rows: IntArray) -> npt.NDArray[np.bool_]:

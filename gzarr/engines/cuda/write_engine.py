@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from ...errors import ChunkWriteError
+from ...reasons import reason_of
 from ...stores import locks
 from ...stores.buffers import store_value
 from .. import failures, pool
 from ..access.shard import NewShard
 from ..cpu.write_threads import complete_values, kept_in_part
-from ..reasons import reason_of
 from . import loss, slots
 from .budget import Budget
 from .columns import output_memory, pieces_of

@@ -1,0 +1,51 @@
+"""What an error of a store, a codec or another library says, for the error of gzarr that it becomes."""
+
+from __future__ import annotations
+
+import functools
+import signal
+import threading
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from types import CodeType
+
+
+def reason_of(error: BaseException) -> str:
+    """Return the text of an error, its type if it has none; raise it if it says nothing, as :func:`pass_on` does."""
+    pass_on(error)
+    return str(error) or type(error).__name__
+
+
+def pass_on(error: BaseException) -> None:
+    """Raise an error that a program's handler of a signal raised, as timeouts do; return from any other.
+
+    Such an error may hit any line: it says nothing of the store, the codec or the value that were at work.
+    """
+    if _is_of_handler(error):
+        raise error
+
+
+def _is_of_handler(error: BaseException) -> bool:
+    """Return whether an error was raised in a handler of a signal."""
+    # Handlers run in the main thread only.
+    if threading.current_thread() is not threading.main_thread():
+        return False
+    codes = set()
+    trace = error.__traceback__
+    while trace is not None:
+        codes.add(trace.tb_frame.f_code)
+        trace = trace.tb_next
+    return any(_code_of(signal.getsignal(number)) in codes for number in signal.valid_signals())
+
+
+def _code_of(handler: Any) -> CodeType | None:
+    """Return the code of a handler that is written in Python; None for others."""
+    while isinstance(handler, functools.partial):
+        handler = handler.func
+    # Not the constants of the module.
+    if not callable(handler):
+        return None
+    if not hasattr(handler, "__code__") and not hasattr(handler, "__func__"):
+        handler = type(handler).__call__
+    return getattr(getattr(handler, "__func__", handler), "__code__", None)
