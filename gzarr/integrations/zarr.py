@@ -22,12 +22,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-import zarr.abc.codec
+import zarr
+
+import gzarr
+from gzarr.installing import COMMANDS
+
+try:
+    import zarr.abc.codec
+except ModuleNotFoundError as error:
+    # zarr-python 2 has none, and no codec pipelines.
+    if error.name != "zarr.abc":
+        raise
+    raise gzarr.ArgumentError(f"codec pipelines are of zarr-python 3: {COMMANDS['newer zarr']}") from error
 import zarr.storage
 from zarr import config
 from zarr.registry import register_pipeline
-
-import gzarr
 
 from .zarr_batches import NotOursError, join
 from .zarr_layout import SpecLayout, check_store, is_host, is_swapped, memory

@@ -1,5 +1,6 @@
 """Batches of samples out of Zarr arrays, for training."""
 
+from .batch import Batch
 from .dataset import Dataset
 from .loader import Loader
 from .merging import Merge
@@ -7,7 +8,6 @@ from .runs import Windows
 from .samplers import Patches, Rows, Sampler
 from .samples import Geometry, Part, Samples
 from .stats import Stats
-from .work import Batch
 
 __all__ = [
     "Batch",

@@ -55,7 +55,9 @@ def flag(name: str, value: Any) -> bool:
 
 def plain_flag(value: Any) -> Any:
     """Return a truth value of NumPy, 0 or 1 as one of Python; anything else as it is."""
-    is_flag = isinstance(value, (np.bool_, int, np.integer)) and value in (0, 1)
+    # Durations of NumPy are integers of NumPy, too.
+    is_number = isinstance(value, (np.bool_, int, np.integer)) and not isinstance(value, np.timedelta64)
+    is_flag = is_number and value in (0, 1)
     return bool(value) if is_flag else value
 
 

@@ -117,7 +117,11 @@ class Dataset:
 
     def __getitems__(self, numbers: Sequence[int]) -> list[dict[str, Any]]:
         """Read some samples in one plan, each chunk once."""
-        wanted = np.asarray(numbers, np.int64)
+        given = np.asarray(numbers)
+        # Of other numbers, NumPy would drop the fraction.
+        if given.ndim != 1 or (given.size and given.dtype.kind not in "iu"):
+            raise SelectionError(f"samples are asked for by a list of their numbers, not by {numbers!r:.100}")
+        wanted = given.astype(np.int64)
         if len(wanted) and (wanted.min() < 0 or wanted.max() >= len(self)):
             raise SelectionError(f"the numbers of samples are 0 to {len(self) - 1}")
         origins = self._origins(wanted)

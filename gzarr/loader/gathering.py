@@ -48,7 +48,7 @@ class GatheredWindows:
             self.bases += (boxes.high[:, d] - boxes.low[:, d] - 1) * self.strides[:, d]
             self.strides[:, d] *= -1
         # One element, which lives as long as this.
-        self._fill = np.array([source.array.metadata.absent_value], source.array.dtype)
+        self._fill = np.array([source.array.metadata.absent_element], source.array.dtype)
 
     def padded(self, start: IntArray, inside: IntArray, box: int) -> Iterator[tuple[Any, Any, int, Any]]:
         """Yield the pieces of a window that is partly outside of the array.

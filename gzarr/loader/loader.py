@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ..display import readable_size
 from ..engines.cuda.devices import get_device
 from ..errors import ArgumentError
+from ..poses.numbers_given import as_floats
 from ..sparse.view import DenseView
 from ..windows.inputs import array_of
 from .arguments import by_name, flag, integer, is_one_of, plain_flag
@@ -45,12 +46,13 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from ..arrays.exporting import ExportedArray
+    from .batch import Batch
     from .inputs import Inputs
     from .keeping import Reads
     from .like import Like
     from .order import Shuffle
     from .tensors import Flip, Stack
-    from .work import Batch, OnError
+    from .work import OnError
 
 #: Version of the state of a loader.
 STATE_VERSION = 1
@@ -599,7 +601,7 @@ class Loader:
 def _shares(weights: Sequence[float] | None, count: int) -> list[float]:
     """Return how many samples of each volume an epoch has, relative to the number that it has."""
     try:
-        shares = [1.0] * count if weights is None else [float(weight) for weight in weights]
+        shares = [1.0] * count if weights is None else as_floats(list(weights)).ravel().tolist()
     except (TypeError, ValueError, OverflowError):
         shares = []
     if len(shares) != count or not all(0 <= share < math.inf for share in shares):

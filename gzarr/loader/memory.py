@@ -15,6 +15,8 @@ import numpy as np
 
 from ..arrays.outputs import HOST, DeviceResults
 from ..arrays.recycling import RecycledResults
+from ..codecs.codec import ArrayRepresentation
+from ..engines.cpu.threads import fill_chunk
 from ..engines.cuda.devices import get_device
 from ..engines.cuda.handing_over import hand_over, leaves, wait_for
 from ..engines.cuda.streams import BorrowedStream
@@ -111,7 +113,8 @@ class HostMemory:
 
     def constant(self, value: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Any:
         """Return a read-only array of one value."""
-        return np.broadcast_to(np.array(value, dtype), shape)
+        # Not np.array(value, dtype): a list or an array may be one object.
+        return fill_chunk(value, ArrayRepresentation(shape, dtype))
 
     def copied(self, arrays: Mapping[str, Any], mark: Any) -> tuple[dict[str, Any], Any]:
         """Return copies."""

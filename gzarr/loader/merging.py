@@ -17,6 +17,7 @@ from ..arrays.array import Array
 from ..display import readable_size
 from ..dtypes.properties import kind_of, number_limits
 from ..errors import ArgumentError
+from ..poses.numbers_given import as_floats
 from .merge_memory import merge_memory
 from .merge_tiles import Tiles, tile_axes
 from .samplers import Patches
@@ -28,9 +29,9 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from .batch import Batch
     from .merge_memory import MergePlace
     from .merge_tiles import TilePiece
-    from .work import Batch
 
     Box = tuple[slice, ...]
 
@@ -472,8 +473,8 @@ def _window(window: Any, shape: tuple[int, ...]) -> npt.NDArray[np.float64]:
             result = np.multiply.outer(result, _profile(window, length))
         return result
     try:
-        found = np.asarray(window, np.float64)
-    except (TypeError, ValueError) as error:
+        found = as_floats(window)
+    except (TypeError, ValueError, OverflowError) as error:
         raise ArgumentError(f"the window must be numbers: {error}") from error
     if found.shape != shape:
         raise ArgumentError(f"the window has shape {found.shape}, but patches have {shape}, without their halo")

@@ -15,6 +15,7 @@ import numpy as np
 from ..documents.json import quote
 from ..errors import ArgumentError
 from ..poses.numbers_given import real_numbers
+from .arguments import integers, several
 from .permutation import hashed, mix
 
 if TYPE_CHECKING:
@@ -197,8 +198,11 @@ def checked_poses(k: int, rotate: Any, scale: Any, flip: Any, shear: Any, shift:
         raise ArgumentError(f"scale must be the least and the largest factor, such as (0.8, 1.25), not {quote(scale)}")
     flip = bool(flip) if isinstance(flip, np.bool_) else flip
     axes = tuple(range(k)) if flip is True else () if flip is None or flip is False else flip
-    axes = axes if isinstance(axes, (tuple, list)) else (axes,)
-    if not all(isinstance(axis, (int, np.integer)) and 0 <= axis < k for axis in axes):
+    listed = several(axes)
+    given = [axes] if listed is None else listed
+    axes = integers(given, 0, k - 1)
+    # True among axes would be axis 1.
+    if len(axes) != len(given) or any(isinstance(axis, (bool, np.bool_)) for axis in given):
         raise ArgumentError(f"flip must be True or axes of a patch, from 0 to {k - 1}, not {quote(flip)}")
     most = (0.0,) if shear is None else _numbers(shear)
     if most is None or len(most) != 1 or most[0] < 0:
@@ -209,7 +213,7 @@ def checked_poses(k: int, rotate: Any, scale: Any, flip: Any, shear: Any, shift:
         raise ArgumentError(
             f"shift must be elements of at least 0, one number or one for each axis, not {quote(shift)}"
         )
-    return Poses(k, rotate, (factors[0], factors[1]), tuple(map(int, axes)), most[0], moved)
+    return Poses(k, rotate, (factors[0], factors[1]), axes, most[0], moved)
 
 
 def _numbers(value: Any) -> tuple[float, ...] | None:

@@ -143,7 +143,7 @@ def pose(
     final = targets[0].dtype if len(targets) else None
     given = source_dtype(array.dtype, posing.order, f"the array {array.name!r}", final)
     mode = "constant" if pad == "fill" else pad
-    fill = array.metadata.absent_value
+    fill = array.metadata.absent_element
     others = [d for d in range(array.ndim) if d not in posing.axes]
     order = (*others, *posing.axes)
     size = [array.shape[d] for d in posing.axes]

@@ -311,7 +311,7 @@ class Source:
             for at, count, first, step in runs(np.where(wanted < 0, wanted, wanted - inside[d])):
                 if first < 0:
                     target = padded[(*before, slice(at, at + count))]
-                    copy(target, memory.constant(self.array.metadata.absent_value, target.dtype, target.shape))
+                    copy(target, memory.constant(self.array.metadata.absent_element, target.dtype, target.shape))
                 elif step:
                     end = first + step * count
                     source = slice(first, end if end >= 0 else None, step)

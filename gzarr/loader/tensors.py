@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import numpy as np
+
 from ..errors import ArgumentError
-from .arguments import several
+from .arguments import integers, several
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -116,6 +118,8 @@ def _axis_of(array: ExportedArray, dimension: Any) -> int | None:
     if isinstance(dimension, str):
         names = array.dimension_names or ()
         return names.index(dimension) if dimension in names else None
-    if not isinstance(dimension, int) or isinstance(dimension, bool):
+    found = () if isinstance(dimension, (bool, np.bool_)) else integers((dimension,))
+    if not found:
         raise ArgumentError(f"flip must be names of dimensions, or axes, not {dimension!r}")
-    return dimension % array.ndim if -array.ndim <= dimension < array.ndim else None
+    (axis,) = found
+    return axis % array.ndim if -array.ndim <= axis < array.ndim else None

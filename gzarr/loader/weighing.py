@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import numpy as np
 
 from ..errors import ArgumentError
+from ..poses.numbers_given import as_floats
 from ..windows.columns import NullableValues
 from .arguments import as_array, flag, integer
 
@@ -101,8 +102,8 @@ def checked_weights(
     if isinstance(weights, ClassWeights):
         weights = weights.weights
     try:
-        found = np.asarray(weights, np.float64).ravel()
-    except (TypeError, ValueError) as error:
+        found = as_floats(weights).ravel()
+    except (TypeError, ValueError, OverflowError) as error:
         raise ArgumentError(f"weights must be numbers: {error}") from error
     if rows is not None and len(found) == size:
         found = found[rows]

@@ -25,6 +25,7 @@ from ..errors import ChunkDecodeError, GzarrError
 from ..sparse.kept_rows import SparseRows
 from ..waiting import taken_from
 from .ahead import ReadAhead, are_remote
+from .batch import Batch
 from .documents import ArraysChangedError
 from .keeping import Keeping
 from .kept import ChunkMemory, Kept, Wanted
@@ -50,32 +51,6 @@ if TYPE_CHECKING:
     IntArray = npt.NDArray[np.int64]
 
 OnError: TypeAlias = "Literal['raise', 'skip'] | Callable[[Exception, int], object]"
-
-
-class Batch(dict[str, Any]):
-    """Arrays by name, each with the samples along its first axis.
-
-    Attributes
-    ----------
-    samples
-        int64 ``(n,)``, number of each sample: of the row, of the patch's cell in C order of its grid, or of the row in
-        ``where=``. Of several volumes, the numbers go on from one to the next.
-    volumes
-        int64 ``(n,)``, number of each sample's volume.
-    origins
-        int64 ``(n, axes)``, the elements that each sample begins at, without its halo and runs: of :class:`Windows`,
-        the sample's own step.
-    flipped
-        Axes of ``origins`` along which the samples are reversed, by the loader's ``flip``; None if that holds for some
-        arrays only.
-    """
-
-    __slots__ = ("flipped", "origins", "samples", "volumes")
-
-    flipped: tuple[int, ...] | None
-    samples: IntArray
-    volumes: IntArray
-    origins: IntArray
 
 
 @dataclass(eq=False)

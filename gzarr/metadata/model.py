@@ -11,12 +11,12 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+import numpy as np
+
 from ..dtypes.times import not_a_time
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    import numpy as np
 
     from ..codecs.codec import Codec
     from ..errors import MetadataError
@@ -145,7 +145,7 @@ class ArrayMetadata:
 
     @property
     def absent_value(self) -> Any:
-        """Value of the elements of absent chunks; None for zeros.
+        """Value of the elements of absent chunks; None for zeros, as :attr:`absent_element` has them.
 
         If the document has no fill value, dates and times are NaT, as in zarr-python, strings and bytes are empty.
         """
@@ -155,6 +155,15 @@ class ArrayMetadata:
             if self.dtype == object:
                 return next((codec.empty_text for codec in self.codecs if codec.kind == "array_to_bytes"), None)
         return self.fill_value
+
+    @property
+    def absent_element(self) -> Any:
+        """Element of the dtype that absent chunks read as, never None: :attr:`absent_value`, or else zero.
+
+        This is for what stands where there are no elements, such as beyond the ends of the array.
+        """
+        value = self.absent_value
+        return np.zeros((), self.dtype)[()] if value is None else value
 
     @property
     def ndim(self) -> int:

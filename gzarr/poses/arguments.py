@@ -56,6 +56,10 @@ def boundary_of(boundary: Any, absent: Any) -> tuple[str, Any]:
             raise ArgumentError(f"boundary={quote(boundary)} is complex, and the array is not")
         if isinstance(boundary, int) and boundary.bit_length() > 64:
             raise ArgumentError(f"boundary={quote(boundary)} is not a number of 64 bits")
+        # Dates, durations and texts of NumPy are for arrays of such.
+        kinds = np.asarray(boundary).dtype.kind, np.asarray(absent).dtype.kind
+        if kinds[0] != kinds[1] and kinds[0] in "mMSU":
+            raise ArgumentError(f"boundary={quote(boundary)} is no number, and elements are no such texts or times")
         return "constant", boundary
     raise ArgumentError(
         f"boundary must be one of {', '.join(map(repr, MODES))}, 'constant' (the array's fill value) or a number, not "

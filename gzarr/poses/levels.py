@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
@@ -54,12 +55,16 @@ def chosen_level(image: OmeImage, steps: Sequence[float], level: Any) -> int:
         ``"auto"``, or an index.
     """
     count, k = len(image.levels), len(steps)
-    if level != "auto":
-        if isinstance(level, bool) or not isinstance(level, int) or not -count <= level < count:
+    if not (isinstance(level, str) and level == "auto"):
+        try:
+            index = count if isinstance(level, (bool, np.bool_)) else operator.index(level)
+        except TypeError:
+            index = count
+        if not -count <= index < count:
             raise ArgumentError(
                 f"level must be 'auto' or an integer: the image has levels 0 to {count - 1}, not {level!r}"
             )
-        return level % count
+        return index % count
     scales = [np.abs(image.grid(i).scale[-k:]) for i in range(count)]
     # Products of scales are not exact.
     fine = [i for i, scale in enumerate(scales) if (scale <= np.array(steps) * (1 + 1e-6)).all()]

@@ -13,12 +13,26 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 
+def as_floats(values: Any) -> npt.NDArray[np.float64]:
+    """Return real numbers as float64, of the shape that they are given in.
+
+    NumPy itself makes numbers of dates, durations and texts, too, and drops the imaginary part of others.
+
+    Raises
+    ------
+    TypeError, ValueError, OverflowError
+        If they are something else.
+    """
+    found = np.asarray(values)
+    if found.dtype.kind in "mMcSU":
+        raise TypeError(f"elements of {found.dtype} are none")
+    return np.array(found, np.float64)
+
+
 def real_numbers(values: Any) -> npt.NDArray[np.float64] | None:
     """Return finite real numbers as float64, of the shape that they are given in; None for anything else."""
     try:
-        if np.iscomplexobj(values):
-            return None
-        found = np.array(values, np.float64)
+        found = as_floats(values)
     except (TypeError, ValueError, OverflowError):
         return None
     return found if np.isfinite(found).all() else None

@@ -126,7 +126,7 @@ def read_affine(  # noqa: PLR0913
         if system is not None:
             affine = map_from_system(image, affine, system)
         source, affine = map_to_level(image, affine, level)
-    mode, fill = boundary_of(boundary, source.metadata.absent_value)
+    mode, fill = boundary_of(boundary, source.metadata.absent_element)
     if dtype is None:
         dtype = source.dtype if out is None else getattr(out, "dtype", source.dtype)
     final = as_dtype(dtype)

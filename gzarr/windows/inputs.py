@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -69,8 +70,7 @@ def array_of(value: Input, device: str, wanted: str) -> AnyArray:
     if package == "zarr" and hasattr(value, "store") and hasattr(value, "path") and hasattr(value, "shape"):
         return open_array(value.store, path=value.path, device=device)
     if package == "xarray":
-        # Of a DataArray, its variable.
-        value = getattr(getattr(value, "variable", value), "_data", value)
+        value = _elements(value, wanted)
     if isinstance(value, np.ndarray):
         # There is nothing to decode.
         return new_array(value, device=device, codecs=None)
@@ -97,6 +97,24 @@ def names_of(value: Input, array: AnyArray) -> tuple[str | None, ...] | None:
     if type(value).__module__.partition(".")[0] == "xarray" and isinstance(dims, tuple):
         return tuple(str(name) for name in dims)
     return array.dimension_names
+
+
+def _elements(value: Any, wanted: str) -> Any:
+    """Return the elements of an array of xarray as NumPy's, or whatever it has instead, such as those not loaded."""
+    # Of a DataArray, its variable.
+    data = getattr(getattr(value, "variable", value), "_data", value)
+    pandas = sys.modules.get("pandas")
+    if pandas is None or not isinstance(getattr(data, "array", None), pandas.Index):
+        return data
+    # Coordinates that are an index are in memory always; load() leaves them so.
+    elements = np.asarray(data)
+    if elements.dtype == object:
+        kinds = sorted({type(item).__name__ for item in data.array[:100]})
+        raise ArgumentError(
+            f"{wanted}; the index {getattr(value, 'name', None)!r} of xarray has Python objects ({', '.join(kinds)}), "
+            "which are no elements: give numbers or dates of NumPy in their place"
+        )
+    return elements
 
 
 def _is_image(value: object) -> bool:

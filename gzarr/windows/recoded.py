@@ -57,7 +57,7 @@ class RecodedView(ArrayView):
         self._numbers, self._categories = numbers, categories
         # The last one stands for codes of no category, such as -1.
         table = np.append(numbers, MISSING).astype(code_type(len(categories)))
-        (fill_value,) = _mapped(np.array([codes.metadata.absent_value or 0]), table)
+        (fill_value,) = _mapped(np.array([codes.metadata.absent_element]), table)
         self._metadata: ArrayMetadata = replace(self._metadata, dtype=table.dtype, fill_value=fill_value)
         self._reader: Reader = _RecodedReader(self._reader, table, self._metadata, self.store, self.path, self._device)
 

@@ -133,3 +133,10 @@ def test_an_image_is_its_level_0(tmp_path: Path, version: Any) -> None:
     found = gzarr.map_blocks(np.negative, image, device="cpu")
     np.testing.assert_array_equal(found, np.negative(DATA))
     assert shapes_of(image, block={"z": 5, "x": 8}, device="cpu") == {(5, 30, 8)}
+
+
+def test_coordinates_of_xarray_are_inputs() -> None:
+    days = xr.date_range("2000-01-01", periods=9, freq="D")
+    data = xr.DataArray(np.arange(9.0), dims="time", coords={"time": days})
+    out = gzarr.map_blocks(lambda values, time: values + time.astype("i8") % 7, data, data.time, block=4)
+    np.testing.assert_array_equal(out[...], data.values + days.values.astype("i8") % 7)

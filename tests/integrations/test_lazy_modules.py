@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from typing import TYPE_CHECKING
 
 import pytest
 
 import gzarr
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @pytest.mark.parametrize("name", ["dask", "jax", "torch", "xarray", "zarr"])
@@ -35,3 +39,21 @@ except gzarr.ArgumentError as error:
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert (done.stdout, done.stderr) == ("zarr-python is not installed: pip install zarr\n", "")
+
+
+def test_zarr_python_2_has_no_pipelines(tmp_path: Path) -> None:
+    (tmp_path / "zarr").mkdir()
+    (tmp_path / "zarr/__init__.py").write_text("__version__ = '2.18.7'\n")
+    program = f"""
+import sys
+from typing import TYPE_CHECKING
+sys.path.insert(0, {str(tmp_path)!r})
+import gzarr
+try:
+    gzarr.integrations.zarr.enable()
+except gzarr.ArgumentError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    told = "codec pipelines are of zarr-python 3: pip install --upgrade zarr\n"
+    assert (done.stdout, done.stderr) == (told, "")

@@ -118,3 +118,61 @@ def test_parts_states_and_datasets(arrays: dict[str, gzarr.Array], value: Any) -
         with contextlib.suppress(gzarr.GzarrError, IndexError):
             call()
     assert len(list(loader)) == 6
+
+
+@pytest.mark.parametrize("axis", [1, np.int64(1), np.uint8(1), (np.int16(1),), np.array([1]), -2, np.int8(-2)])
+def test_integers_of_numpy_are_axes(arrays: dict[str, gzarr.Array], axis: Any) -> None:
+    x = arrays["x"]
+    (batch, *_) = Loader(x, flip=axis, batch_size=12, shuffle=False)
+    np.testing.assert_array_equal(batch["data"], x[...][:, ::-1])
+    if np.min(axis) >= 0:
+        by_name, plain = (Loader(x, Patches((4, 6, 6), flip=of), batch_size=3, shuffle=False) for of in (axis, (1,)))
+        for one, other in zip(by_name, plain, strict=True):
+            np.testing.assert_array_equal(one["data"], other["data"])
+
+
+DURATION = np.timedelta64(1)
+DURATIONS = np.arange(1, 13).astype("m8[s]")
+
+
+@pytest.mark.parametrize(
+    ("sampler", "options"),
+    [
+        (Rows(), {"flip": True}),
+        (Rows(), {"flip": np.True_}),
+        (Rows(), {"flip": DURATION}),
+        (Rows(), {"flip": 1.0}),
+        (Rows(), {"batch_size": DURATION}),
+        (Rows(), {"drop_last": DURATION}),
+        (Rows(), {"shuffle": DURATION}),
+        (Rows(), {"weights": DURATIONS[:1]}),
+        (Rows(), {"weights": [DURATION]}),
+        (Rows(), {"weights": ["1"]}),
+        (Rows(weights=DURATIONS), {}),
+        (Rows(weights=DURATIONS.view("M8[s]")), {}),
+        (Rows(weights=np.arange(12) + 1j), {}),
+        (Rows(weights=list("123456789123")), {}),
+        (Windows(0, {"x": (0, 1)}, weights=DURATIONS), {}),
+        (Patches((12, 6, 6), where=[[0, 0, 0]], weights=DURATIONS[:1]), {}),
+        (Patches((4, 6, 6), flip=DURATION), {}),
+        (Patches((4, 6, 6), flip=(DURATION,)), {}),
+        (Patches((4, 6, 6), flip=(True, False, True)), {}),
+        (Patches((4, 6, 6), shift=DURATION), {}),
+        (Patches((4, 6, 6), rotate="90"), {}),
+        (Patches((4, 6, 6), rotate=True, spacing=DURATIONS[:3]), {}),
+        (Patches((4, 6, 6), jitter=DURATION), {}),
+    ],
+    ids=str,
+)
+def test_what_numpy_takes_for_numbers(arrays: dict[str, gzarr.Array], sampler: Any, options: dict[str, Any]) -> None:
+    with pytest.raises(gzarr.ArgumentError, match=r"must be|not a dimension"):
+        next(iter(Loader(arrays["x"], sampler, **{"batch_size": 1, **options})))
+
+
+@pytest.mark.parametrize("numbers", [[1.5], [DURATION], ["1"], [True], [[0]], 0])
+def test_numbers_of_samples(arrays: dict[str, gzarr.Array], numbers: Any) -> None:
+    dataset = Dataset(arrays["x"])
+    with pytest.raises(gzarr.SelectionError, match="by a list of their numbers"):
+        dataset.__getitems__(numbers)
+    assert dataset.__getitems__([]) == []
+    assert len(dataset.__getitems__(np.array([0, 3], "u1"))) == 2  # type: ignore[arg-type]

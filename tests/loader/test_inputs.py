@@ -87,6 +87,43 @@ def test_elements_that_xarray_has_not_loaded(inputs: dict[str, Any], tmp_path: P
         Loader(data_set["t"])
 
 
+def data_set() -> xr.Dataset:
+    steps = xr.date_range("2000-01-01", periods=60, freq="D")
+    coordinates = {"time": steps, "lat": np.linspace(50, 40, 4), "row": ("time", range(60))}
+    return xr.Dataset({"t2m": (("time", "lat"), DATA)}, coords=coordinates)
+
+
+def test_coordinates_of_xarray() -> None:
+    given = data_set()
+    arrays = {"t2m": given.t2m, "time": given.time, "loaded": given.time.load(), "range": given.t2m.row}
+    loader = Loader({**arrays, "variable": given.time.variable}, Rows(), batch_size=6, seed=1)
+    for batch in loader:
+        np.testing.assert_array_equal(batch["t2m"], DATA[batch.samples])
+        for name in ("time", "loaded", "variable"):
+            assert batch[name].dtype == given.time.dtype
+            np.testing.assert_array_equal(batch[name], given.time.values[batch.samples])
+        np.testing.assert_array_equal(batch["range"], batch.samples)
+    np.testing.assert_array_equal(Dataset(given.lat)[1]["data"], given.lat.values[1])
+    (selected,) = Loader(given.lat[::-2].rename("other"), batch_size=2, shuffle=False)
+    np.testing.assert_array_equal(selected["data"], given.lat.values[::-2])
+    levels = given.stack(place=("time", "lat"))["lat"]
+    (stacked, *_) = Loader(levels, batch_size=8, shuffle=False)
+    np.testing.assert_array_equal(stacked["data"], np.tile(given.lat.values, 2))
+
+
+def test_coordinates_of_xarray_that_are_objects() -> None:
+    given = data_set()
+    cftime = pytest.importorskip("cftime")
+    days = [cftime.DatetimeNoLeap(2000, 2, day) for day in range(1, 29)]
+    of_another_calendar = xr.DataArray(np.zeros(28), dims="time", coords={"time": days}, name="x").time
+    pairs = given.stack(place=("time", "lat"))["place"]
+    zone = given.assign_coords(time=given.indexes["time"].tz_localize("UTC")).time
+    for wrong, objects in ((of_another_calendar, "DatetimeNoLeap"), (pairs, "tuple"), (zone, "Timestamp")):
+        words = rf"the index '{wrong.name}' of xarray has Python objects \({objects}\)"
+        with pytest.raises(gzarr.ArgumentError, match=words):
+            Loader(wrong)
+
+
 def test_a_loader_tells_what_it_is(inputs: dict[str, Any]) -> None:
     loader = Loader({"a": inputs["gzarr"], "b": DATA[:, 0]}, batch_size=8, rank=1, world_size=2)
     assert repr(loader) == (

@@ -30,7 +30,7 @@ def image() -> Any:
     )
 
 
-@pytest.mark.parametrize("level", ["auto", 0, 1, 2, -1])
+@pytest.mark.parametrize("level", ["auto", 0, 1, 2, -1, np.int64(1)])
 def test_translations_are_those_of_centres(image: Any, level: Any) -> None:
     centre = (123.0, 9.0, 46.0)
     angle = 0.4

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 from unittest import mock
@@ -442,6 +443,60 @@ def test_other_matrices() -> None:
 def test_refused(arguments: dict[str, Any], words: str) -> None:
     with pytest.raises(gzarr.ArgumentError, match=words):
         gzarr.read_affine(np.zeros((5, 6), "u1"), device="cpu", **arguments)
+
+
+@pytest.mark.parametrize("boundary", [np.timedelta64(1), np.datetime64(1, "s"), np.str_("1"), np.bytes_(b"1")])
+def test_a_boundary_of_another_kind(boundary: Any) -> None:
+    with pytest.raises(gzarr.ArgumentError, match="is no number"):
+        gzarr.read_affine(np.zeros((5, 6), "u1"), np.eye(2), boundary=boundary, device="cpu")
+
+
+def without_fill_value(data: np.ndarray[Any, Any], device: str = "cpu") -> gzarr.Array:
+    """Return an array whose document has null for a fill value."""
+    store: dict[str, bytes] = {}
+    gzarr.create_array(store, data=data, chunks=4, zarr_format=2, device="cpu")
+    store[".zarray"] = json.dumps({**json.loads(bytes(store[".zarray"])), "fill_value": None}).encode()
+    array = gzarr.open_array(store, mode="r", device=device)
+    assert array.fill_value is None
+    return array
+
+
+@pytest.mark.parametrize("interpolation", ORDERS)
+@pytest.mark.parametrize("boundary", ["constant", "reflect"])
+@pytest.mark.parametrize(
+    "dtype",
+    ["i2", "u1", "i8", "f4", "?", "c8", "M8[s]", "m8[s]", "S3", "U2", "V3", [("a", "u1"), ("b", "<f4")]],
+    ids=str,
+)
+def test_without_a_fill_value(dtype: Any, boundary: str, interpolation: Any) -> None:
+    absent = np.full((), "NaT", dtype) if np.dtype(dtype).kind in "mM" else np.zeros((), dtype)
+    data = np.arange(1, 57).reshape(8, 7).astype(dtype)
+    found, v2 = [], {"zarr_format": 2}
+    for fill_value in (None, absent[()]):
+        array = without_fill_value(data) if fill_value is None else stored(data, chunk=4, fill_value=fill_value, **v2)
+        for matrix in (np.eye(2), [[0.9, 0.1], [-0.1, 1.1]]):
+            options: dict[str, Any] = {"offset": -1.0, "shape": (9, 9), "boundary": boundary}
+            if np.dtype(dtype).kind not in "iuf" and interpolation != "nearest":
+                with pytest.raises(gzarr.ArgumentError, match="cannot be interpolated"):
+                    gzarr.read_affine(array, matrix, interpolation=interpolation, **options)
+                continue
+            found.append(gzarr.read_affine(array, matrix, interpolation=interpolation, **options))
+    half = len(found) // 2
+    for one, other in zip(found[:half], found[half:], strict=True):
+        assert one.dtype == other.dtype == data.dtype
+        assert one.tobytes() == other.tobytes()
+    if found and boundary == "constant":
+        assert found[0][0].tobytes() == np.full(9, absent).tobytes()
+
+
+@pytest.mark.parametrize("dtype", ["i2", "f4", "c8"])
+def test_without_a_fill_value_on_devices(dtype: str, device: TestedDevice) -> None:
+    data = np.arange(1, 57).reshape(8, 7).astype(dtype)
+    array = without_fill_value(data, device.name)
+    found = gzarr.read_affine(array, np.eye(2), offset=-1.0, shape=(9, 8), interpolation="nearest")
+    np.testing.assert_array_equal(device.to_numpy(found), np.pad(data, ((1, 0), (1, 0))))
+    beyond = gzarr.read_affine(array, np.eye(2), offset=-99.0, shape=(2, 2), interpolation="nearest")
+    np.testing.assert_array_equal(device.to_numpy(beyond), np.zeros((2, 2), dtype))
 
 
 def test_nothing() -> None:
