@@ -10,6 +10,8 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, TypeVar
 
+from .reasons import pass_on
+
 E = TypeVar("E", bound=OSError)
 
 __all__ = [
@@ -176,8 +178,11 @@ class MissingChunkError(ChunkError, LookupError):
 def with_errno(error: E, cause: BaseException) -> E:
     """Return an error with the number of its cause, if the system has given one.
 
-    Where it is raised as it is returned, no variable there and the error's traceback keep each other.
+    A cause that a handler of a signal raised is raised instead. Where the error is raised as it is returned, no
+    variable there and its traceback keep each other.
     """
+    # As a timeout of the program is, which may well be a TimeoutError, and says nothing of the system.
+    pass_on(cause)
     if isinstance(cause, OSError):
         error.errno = cause.errno
     return error

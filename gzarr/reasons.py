@@ -22,8 +22,11 @@ def pass_on(error: BaseException) -> None:
 
     Such an error may hit any line: it says nothing of the store, the codec or the value that were at work.
     """
-    if _is_of_handler(error):
-        raise error
+    # Python's own codecs raise another one of the same type, with a text of theirs.
+    cause = error.__cause__
+    for one in (error, cause) if cause is not None and type(cause) is type(error) else (error,):
+        if _is_of_handler(one):
+            raise one
 
 
 def _is_of_handler(error: BaseException) -> bool:

@@ -19,7 +19,7 @@ from ..engines.cpu.small_writes import SMALL_BYTES, small_writes_of
 from ..engines.write_request import WriteRequest
 from ..errors import ArgumentError, ChunkWriteError, GzarrError
 from ..nodes.change import reader_of
-from ..plan.decode_program import Decoding, analyse, most_stored, planned_grid
+from ..plan.decode_program import Decoding, analyse, most_taken, planned_grid
 from ..plan.encode_program import EncodingProgram, analyse_encoding
 from ..plan.keys import ChunkKeys, distinct_rows
 from ..plan.planner import box_chunks, by_shape, plan
@@ -385,5 +385,5 @@ def _decoding(metadata: ArrayMetadata, chunk_shape: tuple[int, ...]) -> Decoding
     if len(decoding.levels) <= 1 and metadata.chunk_grid.is_regular:
         return decoding
     # Nested shards, and shards of different shapes, are decoded and encoded as a whole.
-    most = most_stored(metadata.codecs, whole)
+    most = most_taken(metadata.codecs, whole)
     return replace(decoding, levels=(), codecs=metadata.codecs, chunk=whole, program=None, most_encoded=most)

@@ -315,11 +315,13 @@ def _departures(node: Array | Group, *, allow_pickle: bool) -> tuple[list[tuple[
     from ..tools.located import locate
     from . import ome
 
-    paths = [node.path]
+    paths, groups = [node.path], set[str]()
     if isinstance(node, Group):
         own = locate(node.store, path=node.path, use_consolidated=False).node()
         assert isinstance(own, Group)
-        paths += [join_path(node.path, path) for path, _ in own.walk()]
+        below = {join_path(node.path, path): found for path, found in own.walk()}
+        paths += below
+        groups = {node.path, *(path for path, found in below.items() if isinstance(found, Group))}
     found_all, unsupported = [], []
     if isinstance(node.store, ZipReader):
         found_all += [("/", f"OME: {rule}") for rule in node.store.broken_rules()]
@@ -332,7 +334,7 @@ def _departures(node: Array | Group, *, allow_pickle: bool) -> tuple[list[tuple[
                 unsupported.append((f"/{path}", str(error)))
             except NodeNotFoundError as error:
                 # Where nothing can be listed, consolidated metadata names groups that have no document.
-                if is_listable(node.store):
+                if is_listable(node.store) or path not in groups:
                     tolerated.append(str(error))
             except GzarrError as error:
                 tolerated.append(str(error))

@@ -98,6 +98,17 @@ def unpaired_surrogates(value: Any, at: str) -> Iterator[tuple[str, str]]:
     ------
     Location and text.
     """
+    try:
+        # By far the fastest way to look at all of it, and mostly there are none.
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        yield from _unpaired(value, at)
+    # Not JSON: numbers and text of other types, which become JSON later.
+    except (TypeError, ValueError, RecursionError):
+        yield from _unpaired(value, at)
+
+
+def _unpaired(value: Any, at: str) -> Iterator[tuple[str, str]]:
     if isinstance(value, str):
         if not _is_encodable(value):
             yield at, value
@@ -105,10 +116,10 @@ def unpaired_surrogates(value: Any, at: str) -> Iterator[tuple[str, str]]:
         for name, item in value.items():
             if not _is_encodable(name):
                 yield f"{at}, a name", name
-            yield from unpaired_surrogates(item, f"{at}[{quote(name)}]")
+            yield from _unpaired(item, f"{at}[{quote(name)}]")
     elif isinstance(value, list | tuple):
         for i, item in enumerate(value):
-            yield from unpaired_surrogates(item, f"{at}[{i}]")
+            yield from _unpaired(item, f"{at}[{i}]")
 
 
 def _is_encodable(text: str) -> bool:

@@ -407,9 +407,8 @@ def _same_bits(fill_value: Any, metadata: ArrayMetadata) -> bool:
     """Return whether absent chunks of an array are the same with another fill value, which may be None."""
     if fill_value is None or metadata.dtype.hasobject:
         return fill_value is metadata.fill_value
-    return (
-        np.asarray(fill_value, metadata.dtype).tobytes() == np.asarray(metadata.absent_value, metadata.dtype).tobytes()
-    )
+    one, other = (np.asarray(value, metadata.dtype) for value in (fill_value, metadata.absent_element))
+    return one.tobytes() == other.tobytes()
 
 
 def with_extras(made: ArrayMetadata, metadata: ArrayMetadata) -> ArrayMetadata:

@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from ..codecs.codec import Codec, Representation
     from ..metadata.chunk_grid import IntArray
 
+#: Bytes of a small shard that belong to none of its inner chunks, at most, where it is taken as a whole: earlier
+#: versions of chunks, and padding.
+_MOST_GAPS: Final = 64 << 20
+
 
 #: Operations on arrays that depend on the order of the elements.
 _IN_ORDER: Final = ("delta", "packbits")
@@ -245,6 +249,18 @@ def most_stored(codecs: Sequence[Codec], chunk: ArrayRepresentation) -> int:
     assert isinstance(shard, ArrayRepresentation)
     inner = most_stored(codec.codecs, codec.inner(shard))
     return codec.index_nbytes(shard.shape) + math.prod(codec.chunks_per_shard(shard.shape)) * inner
+
+
+def most_taken(codecs: Sequence[Codec], chunk: ArrayRepresentation) -> int:
+    """Return the most bytes of a stored value that are taken into memory at once; for a shard, with its gaps.
+
+    Parameters
+    ----------
+    codecs, chunk
+        As for :func:`most_stored`.
+    """
+    most = most_stored(codecs, chunk)
+    return most if _leading_shard(tuple(codecs)) is None else 2 * most + _MOST_GAPS
 
 
 def converting(decoding: Decoding, dtype: np.dtype[Any], available: frozenset[str]) -> Decoding | None:

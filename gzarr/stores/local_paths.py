@@ -31,7 +31,9 @@ def absolute_path(given: object, whose: str) -> str:
         path = os.fspath(given)  # type: ignore[call-overload]
     except TypeError as exc:
         raise ArgumentError(f"{whose} a path, not {type(given).__name__}") from exc
-    if not path or type(path) is not str or "\0" in path:
+    if not isinstance(path, str):
+        raise ArgumentError(f"{whose} a path that is text, not {path!r}")
+    if not path or "\0" in path:
         raise ArgumentError(f"{whose} a non-empty path without NUL, not {path!r}")
     try:
         os.fsencode(path)
@@ -50,7 +52,8 @@ def _absolute(path: str) -> str:
         # Windows itself takes ".." for the name before it, whatever that is.
         return os.path.abspath(path)  # noqa: PTH100  (Path.absolute() keeps "..")
     found = "/"
-    for name in os.path.join(os.getcwd(), path).split("/"):  # noqa: PTH109, PTH118
+    # The current directory, which may be gone, is of no matter to an absolute path.
+    for name in (path if path.startswith("/") else f"{os.getcwd()}/{path}").split("/"):  # noqa: PTH109
         if name == "..":
             found = os.path.dirname(os.path.realpath(found) if os.path.islink(found) else found)  # noqa: PTH114, PTH120
         elif name not in ("", "."):

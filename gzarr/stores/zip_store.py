@@ -226,9 +226,10 @@ class ZipStore(ZipReader, WholeValues):
             rows = self._open()[1].rows
             present = [key for key in wanted if key in rows]
             if present:
-                directory = self._current_writer().directory
+                writer = self._current_writer()
+                writer.check_alone()
                 for key in present:
-                    directory.remove(key)
+                    writer.directory.remove(key)
 
     def erase_prefix(self, prefix: str) -> None:
         """Erase all keys that start with ``prefix``."""

@@ -19,7 +19,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from ..arrays.array import Array
-from ..arrays.objects import object_codec
+from ..arrays.objects import object_codec, object_type_of
 from ..arrays.stored_chunks import stored_chunks
 from ..arrays.view import ArrayView
 from ..codecs.again import Kept, kept_by
@@ -42,7 +42,7 @@ from ..stores.places import place_of
 from ..stores.places_read import check_apart
 from ..stores.resolve import as_store
 from .copied_metadata import KEEP, KEPT, array_metadata, check_names, group_metadata, names_axes
-from .copy_array import ArrayCopy, StoredArray
+from .copy_array import ABSENT_OBJECTS, MADE, ArrayCopy, StoredArray
 from .copy_options import DEFAULT_BUDGET_BYTES, CopyOptions
 from .located import Located, find, reader_for
 from .planned_copy import Copy, CopyTarget
@@ -54,8 +54,6 @@ if TYPE_CHECKING:
     from ..stores.resolve import StoreLike
 
 _WAYS_OUT: Final = "other codecs keep them (codecs='auto'), and lossy=True copies it nevertheless"
-
-_ABSENT_ROWS: Final = "elements of absent chunks, which are no rows, would become rows of one element in other chunks"
 
 
 def copy(  # noqa: PLR0913
@@ -269,7 +267,7 @@ def _plan_nodes(
         meaning = conventions.of_array(below, metadata)
         storage = KEPT if at in kept_arrays else options.storage
         absent_rows = _has_absent_rows(root, metadata, at)
-        if absent_rows and all(isinstance(value, str) for value in storage):
+        if absent_rows and all(value is None or isinstance(value, str) for value in storage):
             # "auto" or "keep": of these, what keeps the elements.
             storage = KEPT
         # First, what lossy=True does not help against.
@@ -295,10 +293,10 @@ def _plan_nodes(
         if absent_rows and not array.copies_values:
             if not options.lossy:
                 raise ArgumentError(
-                    f"'/{at}' cannot be copied without loss: {_ABSENT_ROWS}; kept chunks and codecs keep them, "
+                    f"'/{at}' cannot be copied without loss: {ABSENT_OBJECTS}; kept chunks and codecs keep them, "
                     "and lossy=True copies it nevertheless"
                 )
-            losses = [*losses, _ABSENT_ROWS]
+            losses = [*losses, ABSENT_OBJECTS]
         # Codecs that the caller asked for are not questioned.
         if not array.copies_values and isinstance(storage.codecs, str) and storage.codecs == KEEP:
             kept = kept_when_encoded(metadata, f"/{at}")
@@ -345,11 +343,19 @@ def kept_when_encoded(metadata: ArrayMetadata, name: str) -> Kept:
 
 
 def _has_absent_rows(root: Array | ArrayView | Group, metadata: ArrayMetadata, path: str) -> bool:
-    """Return whether an array of rows of any length has absent chunks, as far as the store can tell.
+    """Return whether an array of rows of any length, or of categories, has absent chunks, if the store can tell.
 
-    Their elements are no rows, and the codec, which knows nothing else, would make some of them.
+    Their elements are no rows, and the codec, which knows nothing else, would make some of them. Where the store cannot
+    tell, the copy looks at elements.
     """
-    if object_codec(metadata.codecs) != "vlen-array" or isinstance(root, ArrayView) or not is_listable(root.store):
+    found = object_type_of(metadata) if metadata.dtype.hasobject else None
+    kind = MADE.get(found.codec or "") if found is not None else None
+    if (
+        kind is None
+        or isinstance(metadata.absent_value, kind)
+        or isinstance(root, ArrayView)
+        or not is_listable(root.store)
+    ):
         return False
     stored = sum(1 for _ in stored_chunks(root.store, metadata, path))
     return stored < math.prod(metadata.grid_shape)

@@ -11,6 +11,7 @@ import itertools
 import logging
 import math
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, NamedTuple, TypeVar
 
 import numpy as np
@@ -21,16 +22,26 @@ from ..arrays.objects import object_type_of
 from ..arrays.resize import are_present
 from ..arrays.stored_chunks import grid_points, stored_chunks
 from ..arrays.write import Writer
-from ..codecs.again import stores_the_same
+from ..codecs.again import kept_by, stores_the_same
 from ..codecs.codec import ArrayRepresentation
+from ..codecs.sharding import ShardingIndexed
 from ..dtypes.properties import is_in_cupy
 from ..engines import pool
 from ..engines.access.access import Access
-from ..errors import ChunkDecodeError, ChunkError, ChunkWriteError, MissingChunkError, StoreError, ValueSizeError
+from ..errors import (
+    ArgumentError,
+    ChunkDecodeError,
+    ChunkError,
+    ChunkReadError,
+    ChunkWriteError,
+    MissingChunkError,
+    StoreError,
+    ValueSizeError,
+)  # fmt: skip
 from ..metadata.model import ArrayMetadata
 from ..metadata.to_documents import array_documents
 from ..nodes.change import documents_first, reader_of, write_array
-from ..plan.decode_program import most_stored
+from ..plan.decode_program import most_taken
 from ..plan.selection import parse_basic
 from ..stores.base import is_listable
 from .processes import in_processes
@@ -53,6 +64,11 @@ _Store = TypeVar("_Store")
 
 #: The elements of a region may take 1 / this of the budget. The rest is for comparing and encoding them.
 _REGION_SHARE: Final = 4
+#: What codecs of objects make of them that absent chunks, which have the fill value, may not have.
+MADE: Final[Mapping[str, type]] = {"vlen-array": np.ndarray, "categorize": str}
+ABSENT_OBJECTS: Final = (
+    "elements of absent chunks are no rows or categories, and would become some in chunks of another shape or codec"
+)
 #: Stored values copied in one step without decoding them.
 _VALUES: Final = 64
 _DIFFERENT: Final = "the data read back is not the data written"
@@ -131,6 +147,8 @@ class ArrayCopy:
         self._if_different = if_different
         self._same_objects = metadata.dtype.hasobject and _maker(source_metadata) == _maker(metadata)
         self._as_is = part is None and _same_values(source_metadata, metadata)
+        self._lossy = options.lossy
+        self._value_bytes = options.budget_bytes // (_REGION_SHARE * pool.thread_count())
         #: Most bytes of stored values of the source, by the shape of the chunk.
         self._limits: dict[Coords, int] = {}
         #: Whether the source tells which chunks it has.
@@ -241,6 +259,13 @@ class ArrayCopy:
             return
         # Not checked: the codec has decoded them itself. Some may be what gzarr does not write, such as NaN in JSON.
         metadata = self.metadata
+        found = object_type_of(metadata)
+        kind = MADE.get(found.codec or "", object) if found is not None and not self._lossy else object
+        if not all(isinstance(element, kind) for element in data.ravel().tolist()):
+            raise ArgumentError(
+                f"{self.source.name} cannot be copied without loss: {ABSENT_OBJECTS}; kept chunks and codecs keep "
+                "them, and lossy=True copies it nevertheless"
+            )
         writer = Writer(metadata, self._store, self.path, write_empty_chunks=self.target.write_empty_chunks)
         writer.write([parse_basic(box, metadata.shape)], [data])
 
@@ -302,7 +327,9 @@ class ArrayCopy:
         try:
             value = Access(self.source.store).whole(self._key(self.source, coords), self._most_stored(coords))
         except ValueSizeError:
-            # A shard with gaps, which are left out, or what cannot be read: that is reported as for any read.
+            if not self._keeps_elements:
+                raise self._too_large(coords) from None
+            # A shard with large gaps, which are left out, or what cannot be read: that is reported as for any read.
             return self._copy_region(self._box(coords))
         if value is None:
             return self._copy_region(self._box(coords)) if self._writes_absent else "absent"
@@ -314,13 +341,30 @@ class ArrayCopy:
             raise self._differs(coords, "its bytes differ")
         return "written"
 
+    @cached_property
+    def _keeps_elements(self) -> bool:
+        """Whether elements stay when they are encoded again, or the chunks of the source are not shards."""
+        metadata = self.source.metadata
+        if not any(isinstance(codec, ShardingIndexed) for codec in metadata.codecs):
+            return True
+        shard = ArrayRepresentation(metadata.chunk_shape, metadata.dtype)
+        return kept_by(metadata.codecs, shard, metadata.absent_value).elements == "all"
+
+    def _too_large(self, coords: Coords) -> ChunkReadError:
+        reason = (
+            f"in the source, {self.source.store!r}: it has more than {self._most_stored(coords)} bytes, so there are "
+            "large gaps between its inner chunks, or it is damaged; a larger budget_bytes copies it as it is"
+        )
+        return ChunkReadError(reason, node=self.source.name, chunk=coords, key=self._key(self.source, coords))
+
     def _most_stored(self, coords: Coords) -> int:
-        """Return the most bytes of a stored value of the source, but for gaps in a shard."""
+        """Return the most bytes of a stored value of the source that is copied as it is."""
         metadata = self.source.metadata
         shape = metadata.chunk_grid.shape_of(coords)
         most = self._limits.get(shape)
         if most is None:
-            most = most_stored(metadata.codecs, ArrayRepresentation(shape, metadata.dtype))
+            # Also what no encoder makes, such as damaged chunks, as far as there is memory.
+            most = max(most_taken(metadata.codecs, ArrayRepresentation(shape, metadata.dtype)), self._value_bytes)
             if metadata.chunk_grid.is_regular:
                 self._limits[shape] = most
         return most

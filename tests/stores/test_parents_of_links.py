@@ -124,3 +124,13 @@ def test_the_current_directory_is_gone(make: object, folders: Path) -> None:
     for path in ("x", "../x"):
         with pytest.raises(StoreError, match="is relative to the current directory, which no longer exists"):
             make(path)  # type: ignore[operator]
+
+
+def test_an_absolute_path_needs_no_current_directory(folders: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = folders / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert gzarr.LocalStore(f"{folders}/w/home/latest/../out.zarr").root == folders / "w/data/out.zarr"
+    with pytest.raises(StoreError, match="relative to the current directory, which no longer exists"):
+        gzarr.LocalStore("latest/../out.zarr")

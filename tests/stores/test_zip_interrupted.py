@@ -119,7 +119,7 @@ def test_what_comes_after_the_end_is_refused(path: Path) -> None:
     assert gzarr.ZipStore(path).get("k") == b"new"
 
 
-@pytest.mark.parametrize("what", ["flush", "discard", "close", "set"])
+@pytest.mark.parametrize("what", ["flush", "discard", "close", "set", "erase"])
 def test_what_a_handler_of_a_signal_does_in_the_midst_of_a_value_is_refused(
     what: str, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -133,7 +133,9 @@ def test_what_a_handler_of_a_signal_does_in_the_midst_of_a_value_is_refused(
         calls.append(what)
         if len(calls) == 1:
             with pytest.raises(StoreError, match="interrupted"):
-                store.set("c", b"3") if what == "set" else getattr(store, what)()
+                {"set": lambda: store.set("c", b"3"), "erase": lambda: store.erase_values(["a"])}.get(
+                    what, lambda: getattr(store, what)()
+                )()
         write(fd, data[3:])
 
     with monkeypatch.context() as patch:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import gzarr
-from gzarr.errors import ChunkDecodeError, SelectionError
+from gzarr.errors import ChunkDecodeError, ChunkReadError, SelectionError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -146,3 +146,26 @@ def test_what_an_unfinished_copy_has_is_not_read_if_it_is_larger(tmp_path: Path)
     os.truncate(tmp_path / "b/c/1", HUGE)
     gzarr.copy(tmp_path / "a", tmp_path / "b", resume=True)
     assert (tmp_path / "b/c/1").read_bytes() == (tmp_path / "a/c/1").read_bytes()
+
+
+def of_zfp(path: Path) -> Any:
+    """Make a shard of chunks that lose a little each time they are encoded; return its elements."""
+    zfp = {"name": "numcodecs.zfpy", "configuration": {"mode": 2, "rate": 6}}
+    data = np.random.default_rng(0).normal(0, 100, 16)
+    gzarr.create_array(path, data=data, chunks=(4,), shards=(16,), codecs=[zfp])
+    return gzarr.open_array(path, device="cpu")[...]
+
+
+def test_gaps_do_not_have_lossy_chunks_encoded_again(tmp_path: Path) -> None:
+    found = of_zfp(tmp_path / "a")
+    spread(tmp_path / "a/c/0", 0, 1 << 20)
+    gzarr.copy(tmp_path / "a", tmp_path / "b")
+    np.testing.assert_array_equal(gzarr.open_array(tmp_path / "b", device="cpu")[...], found)
+
+
+@pytest.mark.usefixtures("little_memory")
+def test_large_gaps_between_lossy_chunks_are_refused(tmp_path: Path) -> None:
+    of_zfp(tmp_path / "a")
+    spread(tmp_path / "a/c/0", 0, HUGE)
+    with pytest.raises(ChunkReadError, match=r"chunk \(0,\), key 'c/0': .*a larger budget_bytes copies it as it is"):
+        gzarr.copy(tmp_path / "a", tmp_path / "b")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 from numcodecs import JSON, Categorize, MsgPack, Pickle, VLenArray, Zstd
+from support.servers import web_server
 
 import gzarr
 from gzarr.cli.main import main
@@ -112,6 +113,46 @@ def test_absent_rows_are_kept_or_refused() -> None:
         gzarr.copy(source, target, path="spikes", chunks=100)
     assert not target
     gzarr.copy(source, target, path="spikes", chunks=100, lossy=True)
+
+
+def test_absent_rows_where_nothing_is_listed(tmp_path: Path) -> None:
+    source = columns({})
+    del source["spikes/1"]
+    with pytest.raises(ArgumentError, match=r"cannot be copied without loss.*no rows"):
+        gzarr.copy(gzarr.open_array(source, path="spikes").view[100:400], {})
+    kept = gzarr.copy(gzarr.open_array(source, path="spikes").view[100:200], {})
+    assert kept.shape == (100,)
+    folder = tmp_path / "served"
+    for key, value in source.items():
+        path = folder / key
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(bytes(value))
+    with web_server(folder) as (host, port):
+        url = f"http://{host}:{port}/spikes"
+        with pytest.raises(ArgumentError, match=r"cannot be copied without loss.*no rows"):
+            gzarr.copy(url, {}, chunks=100)
+        gzarr.copy(url, {}, chunks=100, lossy=True)
+
+
+@pytest.mark.parametrize("fill_value", [0, None, ""])
+def test_absent_categories(fill_value: Any) -> None:
+    source: dict[str, Any] = {}
+    put(source, "c", ["a", "b", "b", "a"], Categorize(["a", "b"], dtype=object), chunks=2, fill_value=fill_value)
+    del source["c/1"]
+    before = gzarr.open_array(source, path="c")[...].tolist()
+    assert gzarr.copy(source, {}, path="c")[...].tolist() == before  # type: ignore[union-attr, index]
+    if fill_value == "":
+        assert gzarr.copy(source, {}, path="c", chunks=4)[...].tolist() == before  # type: ignore[union-attr, index]
+    else:
+        with pytest.raises(ArgumentError, match=r"cannot be copied without loss.*categories"):
+            gzarr.copy(source, {}, path="c", chunks=4)
+
+
+def test_optimize_of_rows_of_which_some_are_absent(tmp_path: Path) -> None:
+    source = files(tmp_path / "a")
+    (source / "spikes/1").unlink()
+    assert main(["optimize", str(source), str(tmp_path / "b"), "--read-back"]) == 0
+    assert gzarr.open_array(tmp_path / "b", path="spikes")[300] == 0
 
 
 def test_optimize_of_columns_of_objects(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -97,6 +97,16 @@ def test_commands(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert "no array or group at '/none'" in capsys.readouterr().err
 
 
+def test_an_array_without_its_document_departs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    group = gzarr.create_group(tmp_path / "h.zarr")
+    group.create_array("a", data=[1, 2])
+    gzarr.consolidate_metadata(tmp_path / "h.zarr")
+    (tmp_path / "h.zarr/a/zarr.json").unlink()
+    with web_server(tmp_path) as (host, port):
+        assert main(["info", f"http://{host}:{port}/h.zarr", "--strict"]) == 1
+    assert "'/a'" in capsys.readouterr().out
+
+
 def test_what_nothing_tells(values: dict[str, Any]) -> None:
     for key in (".zmetadata", "zarr.json"):
         values.pop(key, None)

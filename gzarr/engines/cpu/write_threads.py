@@ -15,7 +15,7 @@ from ...codecs.buffers import flat
 from ...codecs.chain import decode_chain, encode_chain
 from ...codecs.codec import ArrayRepresentation
 from ...errors import ChunkDecodeError, ChunkError, ChunkReadError, ChunkWriteError, ValueSizeError
-from ...plan.decode_program import analyse, most_stored
+from ...plan.decode_program import analyse, most_taken
 from ...reasons import reason_of
 from ...stores import locks
 from ...stores.base import ByteRange
@@ -130,7 +130,7 @@ def _old_value(request: WriteRequest, row: int, key: str) -> Any:
             raise
     codec, stored_shape = levels[0].codec, levels[0].stored_shape
     shard = Shard.of(levels[0], stored_shape)
-    most = most_stored(codec.codecs, codec.inner(ArrayRepresentation(stored_shape, request.chunk.dtype)))
+    most = most_taken(codec.codecs, codec.inner(ArrayRepresentation(stored_shape, request.chunk.dtype)))
     none = np.empty(0, np.int64)
     chunks = _OldShard(request, shard, row, key, most).chunks(none, none)
     without_gaps = NewShard(shard)

@@ -15,7 +15,7 @@ import gzarr
 from gzarr.errors import ChunkDecodeError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
 HUGE = 1 << 30
@@ -182,3 +182,46 @@ def test_gaps_in_a_shard(layout: str, kind: str, tmp_path: Path) -> None:
         with little_memory(), pytest.raises(ChunkDecodeError, match=r"'c/0': inner chunk 1: the write") as error:
             array[0] = 3
         assert error.value.chunk == (0,)
+
+
+@pytest.mark.parametrize("layout", ["nested in shards", "nested"])
+def test_small_gaps_in_inner_shards(layout: str, tmp_path: Path) -> None:
+    """Each inner shard has some padding, and there are more bytes than without gaps."""
+    codecs = sharding(8, sharding(2, BYTES))
+    options: dict[str, Any] = {"chunks": (16,), "codecs": codecs}
+    if layout == "nested in shards":
+        options = {"chunks": (16,), "codecs": sharding(16, codecs)}
+    made = gzarr.create_array(tmp_path / "a", shape=(16,), dtype="i4", **options)
+    made[...] = NUMBERS
+    spread_within(tmp_path / "a/c/0", depth=2 if layout == "nested in shards" else 1)
+    array = opened(tmp_path / "a", "files")
+    np.testing.assert_array_equal(array[...], NUMBERS)
+    array[:3] = 50
+    np.testing.assert_array_equal(array[...], [50, 50, 50, *NUMBERS[3:]])
+
+
+def parts_of(shard: bytes, entries: int) -> list[bytes]:
+    index = shard[-(16 * entries + 4) : -4]
+    places = [struct.unpack_from("<QQ", index, 16 * i) for i in range(entries)]
+    return [shard[begin : begin + size] for begin, size in places]
+
+
+def joined(parts: Sequence[bytes], padding: bytes) -> bytes:
+    body, index = b"", b""
+    for part in parts:
+        body += padding
+        index += struct.pack("<QQ", len(body), len(part))
+        body += part
+    return body + index + struct.pack("<I", google_crc32c.value(index))
+
+
+def spread_within(path: Path, depth: int) -> None:
+    """Pad the chunks of the inner shards, which have four each; there are two, in one shard or ``depth`` shards."""
+
+    def padded(shard: bytes, depth: int) -> bytes:
+        if depth == 0:
+            return joined(parts_of(shard, 4), bytes(8))
+        entries = 1 if depth == 2 else 2
+        return joined([padded(part, depth - 1) for part in parts_of(shard, entries)], b"")
+
+    path.write_bytes(padded(path.read_bytes(), depth))
