@@ -58,7 +58,7 @@ TESTS = (
     "format_v3_draft", "format_v3_draft_documents", "made_up_codec", "number_types",
     "zip_store", "zip_remote", "ozx", "fsspec_store", "zarr_store", "virtual",
     "read_windows", "views", "views_taken", "map_blocks_devices", "block_lengths", "sparse_reading",
-    "sparse_scaling", "loader", "sparse_loader", "batches_of_users", "inputs", "keeping", "steps",
+    "sparse_scaling", "loader", "sparse_loader", "batches_of_users", "inputs", "keeping", "steps", "without_fill_value",
     "tensors", "weighing", "annotated_columns", "blending", "labelling_devices", "read_affine", "posed_patches",
     "merging",
     "zarr_pipeline_gpu", "xarray_device", "dask", "dask_gpu", "ome_images", "pictures", "downsample", "pyramids",
