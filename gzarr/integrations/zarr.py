@@ -20,6 +20,7 @@ import asyncio
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import zarr
@@ -27,13 +28,11 @@ import zarr
 import gzarr
 from gzarr.installing import COMMANDS
 
-try:
-    import zarr.abc.codec
-except ModuleNotFoundError as error:
-    # zarr-python 2 has none, and no codec pipelines.
-    if error.name != "zarr.abc":
-        raise
-    raise gzarr.ArgumentError(f"codec pipelines are of zarr-python 3: {COMMANDS['newer zarr']}") from error
+# zarr-python 2 has none, and no codec pipelines.
+if find_spec("zarr.abc") is None:
+    raise gzarr.ArgumentError(f"codec pipelines are of zarr-python 3: {COMMANDS['newer zarr']}")
+
+import zarr.abc.codec
 import zarr.storage
 from zarr import config
 from zarr.registry import register_pipeline

@@ -141,7 +141,7 @@ def test_zero_as_fill_value(protocol: int) -> None:
     assert opened(copied)[4].tolist() == (0, 0, 0)
 
 
-@pytest.mark.parametrize("value", [1, None, RunsCode()], ids=str)
+@pytest.mark.parametrize("value", [1, None, RunsCode()], ids=["1", "None", "code"])
 def test_other_pickles_in_documents_are_not_loaded(value: Any) -> None:
     store = a_column(fill_value=base64.b64encode(pickle.dumps(value)).decode())
     with pytest.raises(gzarr.MetadataError, match="expected null or a pickled 0") as caught:
