@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import pickle
 from typing import TYPE_CHECKING, Any
 
@@ -105,12 +106,14 @@ def test_the_next_epoch_uses_the_memory_again(device: WatchedDevice) -> None:
 @pytest.mark.usefixtures("device")
 def test_another_process_has_its_own_memory() -> None:
     loader = Loader(steps(), batch_size=8, pin_memory=True)
-    next(iter(loader))
-    mine = loader._pinned
-    assert mine is not None
-    assert mine._kept
-    again = pickle.loads(pickle.dumps(mine))
-    assert (again.device, dict(again._kept)) == (mine.device, {})
+    # Its threads end with it, and not when it is collected.
+    with contextlib.closing(iter(loader)) as batches:
+        next(batches)
+        mine = loader._pinned
+        assert mine is not None
+        assert mine._kept
+        again = pickle.loads(pickle.dumps(mine))
+        assert (again.device, dict(again._kept)) == (mine.device, {})
 
 
 @pytest.mark.usefixtures("device")
