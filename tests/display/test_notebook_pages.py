@@ -103,7 +103,7 @@ ARRAYS: dict[str, dict[str, Any]] = {
     "records": {"shape": (7, 7), "dtype": [("a", "i4"), ("b", "f8", (2,))], "chunks": (3, 3), "zarr_format": 2},
     "strings": {"shape": (7,), "dtype": str, "chunks": (3,)},
     "thin": {"shape": (1, 10**6), "dtype": "i2", "chunks": (1, 1000)},
-    "long name": {"shape": (3, 3), "dtype": "i2", "dimension_names": ("<script>" * 30, "\udc80\x00")},
+    "long name": {"shape": (3, 3), "dtype": "i2", "dimension_names": ("<script>" * 30, "\u202e\x00")},
 }
 
 
