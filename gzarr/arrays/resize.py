@@ -20,17 +20,17 @@ from ..nodes.change import change_array, documents_first, hold_documents, look
 from ..nodes.documents import Documents
 from ..plan.selection import parse_basic
 from ..stores import locks
-from ..stores.base import ByteRange, PresenceStore, is_listable
+from ..stores.base import is_listable
 from .elements import as_data
 from .present import grid_is_of_plugin, same_array
 from .read_options import check_budget
-from .stored_chunks import stored_chunks
+from .stored_chunks import are_stored, stored_chunks
 from .write import Writer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from ..stores.base import ReadableStore, Store
+    from ..stores.base import Store
     from .write_options import WriteOptions
     from .writing import WritableArray
 
@@ -243,7 +243,7 @@ def _clear_beyond(array: WritableArray, old: ArrayMetadata, new: ArrayMetadata, 
     view: Any = None
     for batch in _batches(_chunks_at(store, path, new, kept, grown, cut)):
         outside = [key for key, coords in batch if any(i >= n for i, n in zip(coords, kept, strict=True))]
-        found = [key for key, there in zip(outside, are_present(store, outside), strict=True) if there]
+        found = [key for key, there in zip(outside, are_stored(store, outside), strict=True) if there]
         if found:
             with contextlib.ExitStack() as stack:
                 if lock:
@@ -264,15 +264,6 @@ def _clear_beyond(array: WritableArray, old: ArrayMetadata, new: ArrayMetadata, 
                     edge.append(coords)
                     break
         _fill_edges(store, path, new, old, edge, cut, lock=lock)
-
-
-def are_present(store: ReadableStore, keys: Sequence[str]) -> Sequence[bool]:
-    """Return whether each key has a value."""
-    if not keys:
-        return []
-    if isinstance(store, PresenceStore):
-        return store.contains(keys)
-    return [value is not None for value in store.get_partial_values([(key, ByteRange(0, 0)) for key in keys])]
 
 
 def _chunks_at(

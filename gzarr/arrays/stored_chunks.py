@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..errors import StoreError
-from ..stores.base import is_listable
+from ..stores.base import ByteRange, PresenceStore, is_listable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -70,3 +70,18 @@ def grid_points(shape: Sequence[int]) -> Iterator[tuple[int, ...]]:
     for i in range(shape[0]):
         for rest in grid_points(shape[1:]):
             yield (i, *rest)
+
+
+def are_stored(store: ReadableStore, keys: Sequence[str]) -> Sequence[bool]:
+    """Return whether each key has a value, in order; values are not read.
+
+    Raises
+    ------
+    StoreError
+        If the store fails.
+    """
+    if not keys:
+        return []
+    if isinstance(store, PresenceStore):
+        return store.contains(keys)
+    return [value is not None for value in store.get_partial_values([(key, ByteRange(0, 0)) for key in keys])]

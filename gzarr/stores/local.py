@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from ..errors import ArgumentError, ReadOnlyError, StoreError, ValueSizeError, with_errno
+from ..reasons import pass_on
 from .atomic_files import (
     LOCKS,
     TEMPORARY,
@@ -293,7 +294,10 @@ class LocalStore:
             plain = self.follow_symlinks and key[:1] not in ("", ".", "/") and "/." not in key and "//" not in key
             try:
                 status = os.stat(root + key) if plain else None  # noqa: PTH116
-            except (OSError, ValueError):
+            except (OSError, ValueError) as exc:
+                # The system gives its errors a number; a timeout of the program may come without.
+                if getattr(exc, "errno", None) is None:
+                    pass_on(exc)
                 status = None
             result.append(self.version(key) if status is None else identity(status))
         return result

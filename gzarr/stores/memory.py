@@ -88,6 +88,10 @@ class MemoryStore:
 
     # -- reading
 
+    def _failure(self, what: str, key: str, error: Exception) -> StoreError:
+        reason = f"{type(error).__name__}: {reason_of(error)}"
+        return StoreError(f"{self!r}: cannot {what} {key!r}: {reason}", key=key)
+
     def _view(self, key: str) -> memoryview | None:
         split_key(key)
         try:
@@ -95,7 +99,7 @@ class MemoryStore:
         except KeyError:
             return None
         except Exception as exc:
-            raise StoreError(f"{self!r}: cannot read {key!r}: {type(exc).__name__}: {reason_of(exc)}", key=key) from exc
+            raise self._failure("read", key, exc) from exc
         try:
             return memoryview(value).cast("B")
         except TypeError as exc:
@@ -146,9 +150,7 @@ class MemoryStore:
             try:
                 found.append(key in self.mapping)
             except Exception as exc:
-                raise StoreError(
-                    f"{self!r}: cannot look for {key!r}: {type(exc).__name__}: {reason_of(exc)}", key=key
-                ) from exc
+                raise self._failure("look for", key, exc) from exc
         return found
 
     def version(self, key: str) -> Hashable | None:
@@ -157,7 +159,7 @@ class MemoryStore:
         try:
             value = self.mapping.get(key)
         except Exception as exc:
-            raise StoreError(f"{self!r}: cannot read {key!r}: {type(exc).__name__}: {reason_of(exc)}", key=key) from exc
+            raise self._failure("read", key, exc) from exc
         return _Version(value) if type(value) is bytes else None
 
     def list_versions(self, prefix: str) -> Iterator[tuple[str, str | None]]:
@@ -175,7 +177,7 @@ class MemoryStore:
             # One step for a dict, so no other thread can change it during the loop.
             names: list[object] = list(self.mapping)
         except Exception as exc:
-            raise StoreError(f"{self!r}: cannot list {prefix!r}: {type(exc).__name__}: {reason_of(exc)}") from exc
+            raise self._failure("list", prefix, exc) from exc
         seen, keys = self._seen
         # Others may have changed the mapping, too. To compare lists is far cheaper than to look at each name: creating
         # a node lists several times.
@@ -235,9 +237,7 @@ class MemoryStore:
         try:
             self.mapping[key] = copy
         except Exception as exc:
-            raise StoreError(
-                f"{self!r}: cannot write {key!r}: {type(exc).__name__}: {reason_of(exc)}", key=key
-            ) from exc
+            raise self._failure("write", key, exc) from exc
 
     def set_partial_values(self, key_start_values: Iterable[tuple[str, int, bytes]]) -> None:
         """Write parts of values: (key, offset in bytes, bytes). A gap after the old end is filled with zero bytes."""
@@ -255,9 +255,7 @@ class MemoryStore:
         except KeyError:  # mappings other than dict look up first and then pop: another thread was faster
             return
         except Exception as exc:
-            raise StoreError(
-                f"{self!r}: cannot erase {key!r}: {type(exc).__name__}: {reason_of(exc)}", key=key
-            ) from exc
+            raise self._failure("erase", key, exc) from exc
 
     def erase_values(self, keys: Iterable[str]) -> None:
         """Erase several keys."""

@@ -84,8 +84,8 @@ def copy(  # noqa: PLR0913
     by that format's conventions (docs/policy.md has a table): missing elements, which xarray knows by the fill value in
     Zarr 2 and by the attribute ``_FillValue`` in Zarr 3, names of dimensions, attributes of NCZarr, and OME-Zarr 0.4 or
     0.5. Groups that have consolidated metadata get new one, and implicit groups become explicit. If codecs, chunk shape
-    and data type stay the same, chunks are copied without decoding them, even corrupt ones: :func:`gzarr.verify` finds
-    those.
+    and data type stay the same, chunks are copied without decoding them, even corrupt ones (but for those that are far
+    too large): :func:`gzarr.verify` finds these.
 
     Parameters
     ----------

@@ -19,8 +19,7 @@ import numpy as np
 from ..arrays.array import Array
 from ..arrays.element_size import element_nbytes
 from ..arrays.objects import object_type_of
-from ..arrays.resize import are_present
-from ..arrays.stored_chunks import grid_points, stored_chunks
+from ..arrays.stored_chunks import are_stored, grid_points, stored_chunks
 from ..arrays.write import Writer
 from ..codecs.again import kept_by, stores_the_same
 from ..codecs.codec import ArrayRepresentation
@@ -409,7 +408,7 @@ class ArrayCopy:
                 box = self._box(coords)
                 self._compare(box, self._read(box))
         if found < math.prod(self.metadata.grid_shape):
-            one, other = (np.full((), absent_element(array.metadata), array.dtype) for array in (source, target))
+            one, other = (np.full((), array.metadata.absent_element, array.dtype) for array in (source, target))
             if not identical(one, other):
                 raise self._documents_differ("absent chunks have other elements")
 
@@ -426,7 +425,7 @@ class ArrayCopy:
         """Erase chunks of the unfinished copy that the source lacks."""
         found = stored_chunks(self._store, self.metadata, self.path)
         while some := list(itertools.islice(found, _VALUES)):
-            there = are_present(self.source.store, [self._key(self.source, coords) for _, coords in some])
+            there = are_stored(self.source.store, [self._key(self.source, coords) for _, coords in some])
             self._store.erase_values([key for (key, _), is_there in zip(some, there, strict=True) if not is_there])
             yield 0
 
@@ -506,12 +505,6 @@ def _same_objects(a: Any, b: Any) -> bool:
     if type(a) is type(b) and isinstance(a, dict):
         return a.keys() == b.keys() and all(_same_objects(a[name], b[name]) for name in a)
     return type(a) is type(b) and bool(a == b or (a != a and b != b))
-
-
-def absent_element(metadata: ArrayMetadata) -> Any:
-    """Return the element of absent chunks."""
-    value = metadata.absent_value
-    return np.zeros((), metadata.dtype)[()] if value is None else value
 
 
 def _text(box: Box) -> str:

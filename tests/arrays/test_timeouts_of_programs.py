@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import signal
 import sys
 from typing import TYPE_CHECKING, Any
@@ -157,3 +158,27 @@ def test_a_storm_of_timeouts_is_only_timeouts(where: str, kind: type[Exception],
     assert (a[...] == 5).all()
     if where == "zip":
         store.close()
+
+
+@pytest.mark.parametrize("call", ["open", "stat"])
+def test_it_leaves_a_look_at_a_file(call: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def handler(*_: object) -> None:
+        raise OfTheSystem("5 s are over")
+
+    store = gzarr.LocalStore(tmp_path)
+    store.set("a/b", b"1")
+    real = getattr(os, call)
+
+    def hit(*given: Any, **named: Any) -> Any:
+        signal.raise_signal(signal.SIGUSR1)
+        return real(*given, **named)
+
+    before = signal.signal(signal.SIGUSR1, handler)
+    try:
+        with monkeypatch.context() as patch:
+            patch.setattr(os, call, hit)
+            with pytest.raises(OfTheSystem, match="5 s are over"):
+                store.get("a/b") if call == "open" else store.versions(["a/b"])
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert store.get("a/b") == b"1"
