@@ -43,6 +43,7 @@ from ..nodes.change import documents_first, reader_of, write_array
 from ..plan.decode_program import most_taken
 from ..plan.selection import parse_basic
 from ..stores.base import is_listable
+from .comparing import identical
 from .processes import in_processes
 
 if TYPE_CHECKING:
@@ -479,32 +480,6 @@ def _maker(metadata: ArrayMetadata) -> tuple[str | None, Mapping[str, Any]] | No
     """Return the codec that makes bytes of an array's Python objects, with its parameters; None if there is none."""
     found = object_type_of(metadata)
     return None if found is None else (found.codec, found.configuration)
-
-
-def identical(a: Any, b: Any) -> bool:
-    """Return whether two NumPy or CuPy arrays of the same shape and dtype are bitwise equal.
-
-    Objects are compared by value, with NaN equal to itself. Padding between the fields of records is ignored.
-    """
-    one, other = (array.get() if hasattr(array, "get") else array for array in (a, b))
-    if one.dtype.fields is not None:
-        return all(identical(one[name], other[name]) for name in one.dtype.names)
-    if one.dtype.hasobject:
-        return all(map(_same_objects, one.ravel().tolist(), other.ravel().tolist()))
-    if not one.size or not one.dtype.itemsize:
-        return True
-    one, other = (np.ascontiguousarray(array).reshape(-1).view(np.uint8) for array in (one, other))
-    return np.array_equal(one, other)
-
-
-def _same_objects(a: Any, b: Any) -> bool:
-    if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
-        return a.shape == b.shape and a.dtype == b.dtype and identical(a, b)
-    if type(a) is type(b) and isinstance(a, list | tuple):
-        return len(a) == len(b) and all(map(_same_objects, a, b))
-    if type(a) is type(b) and isinstance(a, dict):
-        return a.keys() == b.keys() and all(_same_objects(a[name], b[name]) for name in a)
-    return type(a) is type(b) and bool(a == b or (a != a and b != b))
 
 
 def _text(box: Box) -> str:

@@ -14,7 +14,7 @@ import gzarr
 from gzarr.cli.main import main
 from gzarr.errors import ArgumentError, UnsupportedError
 from gzarr.stores.local import LocalStore
-from gzarr.tools.copy_array import identical
+from gzarr.tools.comparing import identical
 
 if TYPE_CHECKING:
     from collections.abc import MutableMapping

@@ -1,0 +1,33 @@
+"""Whether two arrays in memory have the same elements, bit by bit; objects by value."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+
+def identical(a: Any, b: Any) -> bool:
+    """Return whether two NumPy or CuPy arrays of the same shape and dtype are bitwise equal.
+
+    Objects are compared by value, with NaN equal to itself. Padding between the fields of records is ignored.
+    """
+    one, other = (array.get() if hasattr(array, "get") else array for array in (a, b))
+    if one.dtype.fields is not None:
+        return all(identical(one[name], other[name]) for name in one.dtype.names)
+    if one.dtype.hasobject:
+        return all(map(_same_objects, one.ravel().tolist(), other.ravel().tolist()))
+    if not one.size or not one.dtype.itemsize:
+        return True
+    one, other = (np.ascontiguousarray(array).reshape(-1).view(np.uint8) for array in (one, other))
+    return np.array_equal(one, other)
+
+
+def _same_objects(a: Any, b: Any) -> bool:
+    if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
+        return a.shape == b.shape and a.dtype == b.dtype and identical(a, b)
+    if type(a) is type(b) and isinstance(a, list | tuple):
+        return len(a) == len(b) and all(map(_same_objects, a, b))
+    if type(a) is type(b) and isinstance(a, dict):
+        return a.keys() == b.keys() and all(_same_objects(a[name], b[name]) for name in a)
+    return type(a) is type(b) and bool(a == b or (a != a and b != b))
