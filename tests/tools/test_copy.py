@@ -33,8 +33,9 @@ from gzarr.errors import (
 from gzarr.hierarchy.create import create_array, create_group
 from gzarr.stores.local import LocalStore
 from gzarr.stores.memory import MemoryStore
-from gzarr.tools.comparing import identical, region_shape
+from gzarr.tools.comparing import identical
 from gzarr.tools.copy import copy
+from gzarr.tools.copy_array import region_shape
 from gzarr.tools.verify import verify
 
 if TYPE_CHECKING:
