@@ -43,6 +43,14 @@ class GzarrError(Exception):
     def __str__(self) -> str:
         return str(self.args[0]) if self.args else ""
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), self.args, self._state()
+
+    def _state(self) -> dict[str, Any]:
+        """Return all attributes: notes, which name the block that failed, and the system's number of an error, too."""
+        number = getattr(self, "errno", None)
+        return self.__dict__ if number is None else {**self.__dict__, "errno": number}
+
 
 class ArgumentError(GzarrError, ValueError):
     """An argument is wrong; nothing was read."""
@@ -156,7 +164,8 @@ class ChunkError(GzarrError):
         self.key = key
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return partial(type(self), node=self.node, chunk=self.chunk, key=self.key), (self.reason,)
+        make = partial(type(self), node=self.node, chunk=self.chunk, key=self.key)
+        return make, (self.reason,), self._state()
 
 
 class ChunkDecodeError(ChunkError, ValueError):

@@ -170,9 +170,10 @@ def _appended(array: WritableArray, shape: tuple[int, ...], axis: int) -> tuple[
 
 @contextlib.contextmanager
 def _turn(array: WritableArray, *, lock: bool) -> Iterator[None]:
-    """Keep others from changing the shape."""
+    """Keep others from changing the shape, also a handler of a signal that interrupts this change."""
     with contextlib.ExitStack() as stack:
         stack.enter_context(locks.hold_node(array.store, array.path))
+        stack.enter_context(locks.begin(array.store, array.path, "shape"))
         if lock:
             stack.enter_context(locks.between_processes(array.store, (), array.metadata.key_prefix(array.path)))
         yield

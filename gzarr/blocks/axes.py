@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..cached import cached_property
 from .boundary import Cut, Run, runs
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ class InputAxis:
     boundary: Mode | float | complex | None = None
     padded: bool = False
 
-    @functools.cached_property
+    @cached_property
     def _layouts(self) -> dict[Any, WindowLayout]:
         """The layouts of windows by what they say."""
         return {}
@@ -206,7 +206,7 @@ class InputAxis:
                 found.update(self.chunks.touching(*run.extent))
         return sorted(found)
 
-    @functools.cached_property
+    @cached_property
     def users(self) -> dict[int, tuple[int, ...]]:
         """The blocks that need each chunk, in order; empty if each block needs all of them."""
         found: dict[int, list[int]] = {}
@@ -216,14 +216,14 @@ class InputAxis:
                     found.setdefault(chunk, []).append(block)
         return {chunk: tuple(blocks) for chunk, blocks in found.items()}
 
-    @functools.cached_property
+    @cached_property
     def is_shared(self) -> bool:
         """Whether several blocks need the same chunk."""
         if self.blocks is None:
             return False
         return any(len(blocks) > 1 for blocks in self.users.values())
 
-    @functools.cached_property
+    @cached_property
     def longest_window(self) -> int:
         """Most elements of a block with its halo."""
         if self.blocks is None:
@@ -231,20 +231,20 @@ class InputAxis:
         length = self._longest_core if self.padded else min(self._longest_core, self.size)
         return length + sum(self.halo)
 
-    @functools.cached_property
+    @cached_property
     def _longest_core(self) -> int:
         """Elements of the longest block without its halo, not cut at the end of the array."""
         assert self.blocks is not None
         return -(-self.blocks.longest * self.scale.denominator // self.scale.numerator)
 
-    @functools.cached_property
+    @cached_property
     def longest(self) -> int:
         """Most elements that are decoded for a block: its window, or whole chunks if those are shared."""
         if self.blocks is None or not self.is_shared:
             return self.longest_window
         return max(sum(map(self.chunks.length_of, self.chunks_of(i))) for i in self._some_blocks)
 
-    @functools.cached_property
+    @cached_property
     def kept(self) -> int:
         """Most elements along the axis that are decoded for a block and needed by the next one."""
         if self.blocks is None or not self.is_shared:

@@ -15,7 +15,7 @@ import threading
 import zlib
 from typing import TYPE_CHECKING, Any, Final
 
-from ..errors import ArgumentError
+from ..errors import ArgumentError, StoreError
 from .base import DirectoryStore, LocalFiles, LockingStore
 
 if TYPE_CHECKING:
@@ -29,6 +29,8 @@ _locks: list[Any] = []
 _node_locks: list[Any] = []
 # Per lock, the threads that hold it, once per acquisition.
 _node_holders: list[list[int]] = []
+# Changes that the thread has begun.
+_own = threading.local()
 
 
 def _renew() -> None:
@@ -115,6 +117,41 @@ def hold_node(store: Any, *paths: str) -> Iterator[None]:
             # As above.
             _give_up(asked, numbers, holders, thread)
             raise
+
+
+@contextlib.contextmanager
+def begin(store: Any, path: str, change: str) -> Iterator[None]:
+    """Refuse to begin a change of a node within the same change, which the same thread has begun.
+
+    Locks let a thread pass that holds them, and a handler of a signal runs in the thread that it interrupts. What it
+    changed there would be overwritten by what the interrupted change has read before.
+
+    Parameters
+    ----------
+    store, path
+        Store and path of the node.
+    change
+        Name of what is changed.
+
+    Raises
+    ------
+    StoreError
+        If this thread is just changing it; nothing was changed.
+    """
+    root = _root(store)
+    place = (id(store), path) if root is None else _real((root + b"/" + os.fsencode(path)).rstrip(b"/") or b"/")
+    begun: set[Any] = _own.__dict__.setdefault("begun", set())
+    this = (place, change)
+    if this in begun:
+        raise StoreError(
+            f"the {change} of '/{path}' in {store!r}: this thread is just changing it, as a handler of a signal may "
+            "find it; nothing was changed here. Let the handler set a flag for the program, which then makes the change"
+        )
+    try:
+        begun.add(this)
+        yield
+    finally:
+        begun.discard(this)
 
 
 def _give_up(asked: list[Any], numbers: Iterable[int], holders: list[list[int]], thread: int) -> None:

@@ -11,7 +11,6 @@ import itertools
 import logging
 import math
 from dataclasses import replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, NamedTuple, TypeVar
 
 import numpy as np
@@ -21,6 +20,7 @@ from ..arrays.element_size import element_nbytes
 from ..arrays.objects import object_type_of
 from ..arrays.stored_chunks import are_stored, grid_points, stored_chunks
 from ..arrays.write import Writer
+from ..cached import cached_property
 from ..codecs.again import kept_by, stores_the_same
 from ..codecs.codec import ArrayRepresentation
 from ..codecs.sharding import ShardingIndexed
