@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import sys
-import threading
 import time
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from .guarded import Lock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 QUIET_SECONDS = 0.5
 
 #: Held by the work that shows a bar, so that work within it shows none.
-_bar = threading.Lock()
+_bar = Lock()
 _reads_are_shown: ContextVar[bool] = ContextVar("gzarr_show_progress", default=False)
 
 

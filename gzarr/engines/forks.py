@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-import threading
+
+from ..guarded import Lock
 
 
 class ForkSafeLock:
@@ -12,12 +13,12 @@ class ForkSafeLock:
     Attributes
     ----------
     lock
-        The lock, for use in ``with`` only; do not store it, since a forked child gets a new one. It is the plain lock
-        because in an ``__enter__`` of our own, an interrupt (Ctrl-C) could come after it is taken and before the block.
+        The lock, for use in ``with`` only; do not store it, since a forked child gets a new one. It is no method
+        of this class because an interrupt (Ctrl-C) could come in there, after it is taken and before the block.
     """
 
     def __init__(self) -> None:
-        self.lock: threading.Lock = threading.Lock()
+        self.lock: Lock = Lock()
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(before=self._acquire, after_in_parent=self._release, after_in_child=self._renew)
 
@@ -28,4 +29,4 @@ class ForkSafeLock:
         self.lock.release()
 
     def _renew(self) -> None:
-        self.lock = threading.Lock()
+        self.lock = Lock()

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from typing import TYPE_CHECKING, Any
 
 from ..arrays.outputs import HOST
 from ..arrays.read_options import as_dtype
 from ..errors import ArgumentError, OutputError, SelectionError
+from ..guarded import Lock
 from .appending import append, reopened
 from .chosen import Columns, chosen_along
 from .entries import DenseTarget
@@ -53,7 +53,7 @@ class Matrix:
     def __init__(self, group: Group) -> None:
         # Swapped as a whole, and taken once for each read.
         self._snapshot = Snapshot(group)
-        self._swapping = threading.Lock()
+        self._swapping = Lock()
         # Numbers of the last look at the group that was begun, and of the one whose snapshot is kept.
         self._begun = self._kept = 0
 

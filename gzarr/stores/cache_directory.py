@@ -16,7 +16,6 @@ import contextlib
 import hashlib
 import os
 import random
-import threading
 import zlib
 from array import array
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from ..guarded import Lock
 from . import traffic
 from .atomic_files import replace_file
 from .cache_file import SEGMENT_BYTES, CacheFile, DamageError, encode_version, gaps, new_file
@@ -53,7 +53,7 @@ _turns: list[Any] = []
 
 
 def _renew() -> None:
-    _turns[:] = [threading.Lock() for _ in range(64)]
+    _turns[:] = [Lock() for _ in range(64)]
 
 
 _renew()

@@ -16,12 +16,12 @@ import logging
 import os
 import select
 import sys
-import threading
 import time
 from collections import deque
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
+from ..guarded import Lock
 from .curl_transfers import Failed, Transfer
 from .io_threads import io_thread_count
 from .received import Received
@@ -259,7 +259,7 @@ class _Loop:
 
 
 _loops: list[_Loop] = []
-_lock = threading.Lock()
+_lock = Lock()
 _forked = False
 
 
@@ -300,7 +300,7 @@ def _forget() -> None:
     _forked = _forked or bool(_loops)
     # What a parent has made is never freed in a child: that would end the parent's connections.
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(_loops))
-    _loops, _lock = [], threading.Lock()
+    _loops, _lock = [], Lock()
 
 
 if hasattr(os, "register_at_fork") and sys.platform != "win32":

@@ -9,13 +9,13 @@ from __future__ import annotations
 import _thread
 import os
 import sys
-import threading
 import weakref
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import ArgumentError, StoreError
+from ..guarded import Lock
 from ..installing import COMMANDS
 from .byte_ranges import range_to_ask
 
@@ -167,7 +167,7 @@ class Calls:
             return [error] * len(calls)
         return [_too_late(timeout) if isinstance(one, TimeoutError) else one for one in found]
 
-    def _one(self, function: Callable[..., Any], call: Arguments, timeout: float, lock: threading.Lock | None) -> Any:
+    def _one(self, function: Callable[..., Any], call: Arguments, timeout: float, lock: Lock | None) -> Any:
         arguments, keywords = call
         # The result, or an exception.
         done: SimpleQueue[Any] = SimpleQueue()
@@ -197,20 +197,20 @@ class Calls:
             return _too_late(timeout)
 
 
-def _lock_of(fs: Any) -> threading.Lock:
+def _lock_of(fs: Any) -> Lock:
     """Return the lock of a filesystem, which several stores may share: fsspec gives a filesystem again."""
     with _locks_lock:
-        return _locks.setdefault(fs, threading.Lock())
+        return _locks.setdefault(fs, Lock())
 
 
 def _renew() -> None:
     # A forked child lacks the threads that held some of them, and would wait for ever.
     global _locks, _locks_lock
-    _locks, _locks_lock = weakref.WeakKeyDictionary(), threading.Lock()
+    _locks, _locks_lock = weakref.WeakKeyDictionary(), Lock()
 
 
-_locks: weakref.WeakKeyDictionary[Any, threading.Lock] = weakref.WeakKeyDictionary()
-_locks_lock = threading.Lock()
+_locks: weakref.WeakKeyDictionary[Any, Lock] = weakref.WeakKeyDictionary()
+_locks_lock = Lock()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_renew)
 

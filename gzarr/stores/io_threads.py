@@ -31,9 +31,12 @@ T = TypeVar("T")
 DEFAULT_THREADS: Final = 64
 
 _waiting: SimpleQueue[tuple[Task, GivenUp | None]] = SimpleQueue()
-# One entry for each started thread, and one for each that waits for a task. (append and pop are atomic.)
+# One entry for each started thread, for each that waits for a task, and for each task that no thread has taken. (append
+# and pop are atomic. The length of the queue does not tell: from Python 3.13 on, a task that is put while threads wait
+# is handed to one of them at once.)
 _started: list[None] = []
 _idle: list[None] = []
+_open: list[None] = []
 _here = threading.local()
 
 
@@ -63,11 +66,12 @@ def submit(task: Task, given_up: GivenUp | None = None) -> None:
     given_up
         Function that returns whether nobody waits for the task any more; None if somebody always does.
     """
+    _open.append(None)
     _waiting.put((ending.for_caller(task), given_up))
-    if len(_idle) < _waiting.qsize() and len(_started) < io_thread_count():
+    if len(_idle) < len(_open) and len(_started) < io_thread_count():
         _started.append(None)
         try:
-            _thread.start_new_thread(_serve, (_waiting, _idle))
+            _thread.start_new_thread(_serve, (_waiting, _idle, _open))
         except (RuntimeError, MemoryError):
             _started.pop()
             if not _started:
@@ -178,13 +182,14 @@ class _Outcome(Generic[T]):
             del found
 
 
-def _serve(waiting: SimpleQueue[tuple[Task, GivenUp | None]], idle: list[None]) -> None:
+def _serve(waiting: SimpleQueue[tuple[Task, GivenUp | None]], idle: list[None], untaken: list[None]) -> None:
     """Run one task after the other until the process ends."""
     _here.serves = True
     while True:
         idle.append(None)
         task, _here.given_up = waiting.get()
         idle.pop()
+        untaken.pop()
         task()
         # Do not keep its memory alive until the next one comes.
         del task, _here.given_up
@@ -196,14 +201,15 @@ def _work_off() -> None:
             task, _ = _waiting.get_nowait()
         except Empty:
             return
+        _open.pop()
         task()
 
 
 def _forget() -> None:
-    global _waiting, _here, _idle
+    global _waiting, _here, _idle, _open
     _waiting = SimpleQueue()
     _here = threading.local()
-    _idle = []
+    _idle, _open = [], []
     _started.clear()
 
 

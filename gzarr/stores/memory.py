@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import os
-import threading
 from collections.abc import MutableMapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..errors import ArgumentError, ReadOnlyError, StoreError, ValueSizeError
+from ..guarded import RLock
 from ..reasons import reason_of
 from .buffers import as_view
 from .byte_ranges import check_range, resolve_range, splice
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 # Held only by operations of several steps (single dict operations are atomic). One lock per process, so that a fork can
 # wait for it and no child inherits it held.
-_lock = threading.RLock()
+_lock = RLock()
 
 
 def _forget() -> None:
     global _lock
-    _lock = threading.RLock()
+    _lock = RLock()
 
 
 if hasattr(os, "register_at_fork"):

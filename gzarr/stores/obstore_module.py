@@ -15,11 +15,11 @@ import os
 import pickle
 import sys
 import tempfile
-import threading
 import weakref
 from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import ArgumentError
+from ..guarded import Lock
 from ..installing import COMMANDS
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 KEEP_STORES: Final = 32
 _VARIABLES: Final = ("AWS_", "AZURE_", "GOOGLE_", "GCS_", "HTTP", "http", "SSL_")
 
-_lock = threading.Lock()
+_lock = Lock()
 _stores: dict[Any, Any] = {}
 # Number of forks between the process that imported obstore and this one, as far as the runtime was in use before.
 _generation = 0
@@ -130,7 +130,7 @@ def _load(name: str, path: str) -> ModuleType:
 
 def _after_fork() -> None:
     global _generation, _copy, _lock
-    _lock = threading.Lock()
+    _lock = Lock()
     if _copy is not None:
         _kept.extend([_copy, list(_stores.values()), *(owner.made for owner in _owners)])
         _stores.clear()

@@ -14,7 +14,6 @@ from __future__ import annotations
 import contextlib
 import datetime
 import re
-import threading
 from collections import deque
 from dataclasses import replace
 from email.utils import parsedate_to_datetime
@@ -25,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from .. import ending
 from ..errors import StoreError, ValueSizeError
+from ..guarded import Lock
 from ..waiting import taken_from
 from . import attempts, curl_threads, io_threads, traffic
 from .attempts import FailedRequest, ShortAnswerError
@@ -93,7 +93,7 @@ class Gets:
         self._store, self._plain, self._stream, self._most = store, plain, stream, most
         self.options: Options = plain.options
         self._connections = store.connections()
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._in_progress = 0
         # Requests whose URLs are being signed, or are signed.
         self._signing = 0

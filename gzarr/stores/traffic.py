@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-import threading
+
+from ..guarded import Lock
 
 _total: dict[str, float] = {
     "requests": 0,
@@ -16,7 +17,7 @@ _total: dict[str, float] = {
     "cache_failures": 0,
 }
 # Taken by I/O threads.
-_lock = threading.Lock()
+_lock = Lock()
 
 
 def count(**added: float) -> None:
@@ -41,7 +42,7 @@ def stats() -> dict[str, float]:
 
 def _renew() -> None:
     global _lock
-    _lock = threading.Lock()
+    _lock = Lock()
     _total.update(dict.fromkeys(_total, 0))
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import threading
 import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from ..errors import ArgumentError, ReadOnlyError, StoreError, with_errno
+from ..guarded import RLock
 from . import ozx
 from .base import ReadableStore, RemoteValues
 from .buffers import as_view
@@ -91,7 +91,7 @@ class ZipStore(ZipReader, WholeValues):
         self.read_only: bool = mode == "r"
         self._is_ozx = ozx.is_ozx(text) or ozx.is_ozx(self.path)
         super().__init__(LocalFile(self.path), keep=not self.read_only)
-        self._lock = threading.RLock()
+        self._lock = RLock()
         self._pid = os.getpid()
         self._writer: ZipWriter | None = None
         self._finalizer: Any = None

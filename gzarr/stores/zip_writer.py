@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-import threading
 import time
 import zlib
 from typing import TYPE_CHECKING, Final
 
 from ..errors import StoreError, with_errno
+from ..guarded import RLock
 from . import ozx
 from . import zip_format as z
 from .atomic_files import clean_once, make_directories, sync_directory, temporary_name
@@ -94,10 +94,10 @@ class ZipWriter:
         found: Hashable | None,
         *,
         as_ozx: bool = False,
-        lock: threading.RLock | None = None,
+        lock: RLock | None = None,
     ) -> None:
         self._path = path
-        self._lock = lock or threading.RLock()
+        self._lock = lock or RLock()
         self._busy = False
         self.finished: bool = False
         self._as_ozx = as_ozx

@@ -8,7 +8,6 @@ by side: one connection is rarely as fast as the network.
 from __future__ import annotations
 
 import contextlib
-import threading
 from dataclasses import replace
 from functools import partial
 from queue import Empty, SimpleQueue
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 
 from ...errors import ValueReplacedError, ValueSizeError
+from ...guarded import Lock
 from ...stores import io_threads
 from ...stores.base import Answer, ByteRange, Request
 from ...waiting import taken_from
@@ -102,7 +102,7 @@ class Fetching:
         self._hand_over = hand_over
         self._done: SimpleQueue[tuple[int, Answer, int] | None] = SimpleQueue()
         self._released: SimpleQueue[int] = SimpleQueue()
-        self._lock = threading.Lock()
+        self._lock = Lock()
         # Bytes that were asked for and not released, the next turn, and turns without an answer.
         self._held = self._next = 0
         self._left = number

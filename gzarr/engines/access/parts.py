@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from ...guarded import Lock
 from ...stores.base import Answer, ByteRange
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class Parts:
         self._part_nbytes = part_nbytes
         self._left = len(self)
         self._joined = bytearray()
-        self._lock = threading.Lock()
+        self._lock = Lock()
 
     def __len__(self) -> int:
         return -(-self.nbytes // self._part_nbytes)

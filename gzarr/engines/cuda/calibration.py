@@ -18,7 +18,6 @@ import json
 import math
 import os
 import platform
-import threading
 import time
 import zlib
 from typing import TYPE_CHECKING, Any, Final
@@ -27,6 +26,7 @@ import numpy as np
 from gzarr_kernels.operations import OPERATIONS
 
 from ...errors import DeviceError
+from ...guarded import Lock
 from .. import cache_folder
 from . import driver
 from .device_protocol import CoderBatch
@@ -58,7 +58,7 @@ _COLUMN_BYTES: Final = 4 * 8
 _RESULT_BYTES: Final = 8 + 4
 _LZ4, _ZLIB = (OPERATIONS[name].container for name in ("lz4", "zlib"))
 
-_lock = threading.Lock()
+_lock = Lock()
 #: Rates by kind and name of a device; None if the file was looked up and has none.
 _known: dict[tuple[str, str], Rates | None] = {}
 
@@ -483,7 +483,7 @@ def _save(path: Path | None, facts: dict[str, Any], found: Rates) -> None:
 
 def _renew() -> None:
     global _lock
-    _lock = threading.Lock()
+    _lock = Lock()
 
 
 if hasattr(os, "register_at_fork"):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ctypes
 import os
-import threading
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from gzarr_kernels.operations import ALGORITHMS
 
 from ...errors import ArgumentError, DeviceError
+from ...guarded import Lock
 from . import kvikio_files, machine_code, nvcomp, nvcomp_compress, streams
 from .cupy_errors import CupyErrors
 from .cupy_streams import CupyEvent, CupyStream, is_own_thread
@@ -61,7 +61,7 @@ class CupyDevice:
         self._pid = 0
         # By kernel and bytes per word.
         self._functions: dict[tuple[Any, int], int] = {}
-        self._loading = threading.Lock()
+        self._loading = Lock()
         self._decompressors: dict[str, Decompressor] = {}
         self._compressors: dict[str, Compressor] = {}
 

@@ -17,13 +17,13 @@ from __future__ import annotations
 
 import os
 import stat
-import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from ...errors import DeviceError
+from ...guarded import Lock
 from ...stores.file_tree import dangling_link
 from .. import pool
 from ..access.sources import ABSENT as NO_RANGE
@@ -211,7 +211,7 @@ class _SharedFile:
         self._files = files
         self._path = path
         self._left = pieces
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._file: DirectFile | None = None
         self._became: int | None = None
         self.nbytes = 0

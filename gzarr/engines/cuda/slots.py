@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-import threading
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from ...errors import DeviceError
+from ...guarded import Lock
 from . import streams
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ class Slot:
 
 #: Idle slots by device, in the order in which they were given back.
 _idle: dict[str, list[Slot]] = {}
-_lock = threading.Lock()
+_lock = Lock()
 #: Slots with failed streams, each with the device memory that may still be in use.
 _unusable: list[tuple[Slot, Any]] = []
 
@@ -230,7 +230,7 @@ def release() -> None:
 
 def _forget() -> None:
     global _lock
-    _lock = threading.Lock()
+    _lock = Lock()
     # Objects of the parent's CUDA context must not even be freed here.
     _abandoned.append(dict(_idle))
     _idle.clear()

@@ -6,7 +6,6 @@ threads fetch batches of values, which are then processed the same way.
 
 from __future__ import annotations
 
-import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,6 +15,7 @@ from gzarr_kernels.slots import frames as f
 from gzarr_kernels.slots import read as r
 from gzarr_kernels.slots import stage as s
 
+from ...guarded import Lock
 from .. import kernels, pool
 from ..access.files import Places
 from ..access.requests import BUDGET_BYTES
@@ -247,7 +247,7 @@ class Staging:
         request = self._request
         workers = max(1, min(pool.thread_count(), len(rows)))
         capacity, most_frames = int(job[s.CAPACITY]), int(job[s.MOST_FRAMES])
-        order, lock, staged = np.empty_like(rows), threading.Lock(), 0
+        order, lock, staged = np.empty_like(rows), Lock(), 0
 
         def stage_values(batch: IntArray, values: Sequence[Any]) -> bool:
             nonlocal staged

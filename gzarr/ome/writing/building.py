@@ -21,6 +21,7 @@ from ...arrays.view import ArrayView
 from ...blocks import workers
 from ...dtypes.masks import refuse_masked
 from ...engines import pool
+from ...guarded import Lock
 from .downsample import cells_of, downsample_into
 from .plan import PlannedGrid, in_order
 
@@ -121,7 +122,7 @@ class _Level:
     def __init__(self, grid: PlannedGrid, target: Array) -> None:
         self.grid = grid
         self._target = target
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._parts: dict[Shape, _PartOfLevel] = {}
         self._spare: list[Any] = []
 
