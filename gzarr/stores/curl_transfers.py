@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 #: Size of the buffer of each request, in bytes: what libcurl hands over at a time.
 _BUFFER_BYTES: Final = 256 << 10
+#: Bytes per second below which an answer counts as stalled: even a share of a slow line brings more.
+LEAST_RATE: Final = 100
 #: Most bytes of an answer that is no value, such as a page for browsers.
 _PAGE_BYTES: Final = 64 << 10
 _LENGTH: Final = b"content-length:"
@@ -86,9 +88,9 @@ class Options(NamedTuple):
     connect_s
         Most for a connection.
     stall_s
-        Most without a byte.
+        Most below :data:`LEAST_RATE`.
     timeout_s
-        Most for a request.
+        Most for a request, however it goes on.
     agent
         Name of the program, for the server.
     """
@@ -167,7 +169,7 @@ class Transfer:
             handle.setopt(curl.USERAGENT, options.agent)
             handle.setopt(curl.CONNECTTIMEOUT_MS, max(int(options.connect_s * 1000), 1))
             handle.setopt(curl.TIMEOUT_MS, max(int(options.timeout_s * 1000), 1))
-            handle.setopt(curl.LOW_SPEED_LIMIT, 1)
+            handle.setopt(curl.LOW_SPEED_LIMIT, LEAST_RATE)
             handle.setopt(curl.LOW_SPEED_TIME, max(int(options.stall_s), 1))
         if self._headers != get.headers:
             self._headers = get.headers

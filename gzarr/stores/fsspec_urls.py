@@ -6,9 +6,8 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import ArgumentError, GzarrError, NodeNotFoundError, StoreError
-from . import fsspec_references, redaction
+from . import fsspec_references, redaction, urls
 from .fsspec_calls import is_a, is_exactly, module
-from .keys import normalize_path
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -56,15 +55,16 @@ def filesystem_at(url: str, storage_options: Mapping[str, Any] | None) -> tuple[
     Raises
     ------
     ArgumentError
-        If fsspec, or what it needs for this URL, is not installed.
+        If fsspec, or what it needs for this URL, is not installed, or the URL is that of a metadata document.
     NodeNotFoundError
         If a file that the URL names, such as one with references, does not exist.
     StoreError
         If the filesystem cannot be made.
     """
     text = without_prefix(url)
-    node = normalize_path(url.partition("#")[2])
+    node = urls.node_of(url.partition("#")[2])
     shown = redaction.public_url(text)
+    urls.check_folder(text, shown)
     options = dict(storage_options or {})
     url_to_fs = module("fsspec.core").url_to_fs
     if text.startswith("reference:") and not _TARGETS & {*options, *options.get("reference", {})}:

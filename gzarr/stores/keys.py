@@ -97,7 +97,7 @@ def name_fault(name: str) -> str | None:
     """
     if not name.strip("."):
         return "a name of periods only is not allowed" if name else "a name must not be empty"
-    if name in _DOCUMENTS:
+    if is_document(name):
         return "it is the name of a metadata document"
     if is_reserved(name):
         # In every store: what is in one can be copied to a directory.

@@ -7,9 +7,11 @@ object), and its texts contain the URL with everything in it. So messages are ma
 from __future__ import annotations
 
 import re
+import socket
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
+from urllib.parse import urlsplit
 
 
 class Kind(Enum):
@@ -59,12 +61,45 @@ class Failure:
 _STATUS: Final = re.compile(r"status code: (\d{3})(?: ([A-Za-z' -]+))?")
 _CODE: Final = re.compile(r"<Code>\s*([A-Za-z]{1,80})\s*</Code>", re.IGNORECASE)
 _JSON_CODE: Final = re.compile(r'"code"\s*:\s*"([A-Za-z]{1,80})"')
+# obstore's own way to give the code of an object that was not erased, behind the server's words.
+_ERASING_CODE: Final = re.compile(r"\(code: ([A-Za-z]{1,80})\)\s*\Z")
+# What obstore says of a successful answer with an error in it, before the server's words.
+_ERROR_WITHIN: Final = re.compile(
+    r"(Server returned error response|DeleteObjects request failed|Got invalid [A-Za-z ]{1,40} response)\b.*", re.DOTALL
+)
 # What obstore says before the body of the answer, or of the cause, begins.
 _REQUEST: Final = re.compile(r"Error performing [A-Z]+ \S+(?: in [^ ]+)?(?:,? after [^-]*?)? - ")
 _URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s'\"<>]+")
 
 _NO_BUCKET_CODES: Final = frozenset({"nosuchbucket", "containernotfound", "nosuchcontainer", "bucketnotfound"})
 _ABSENT_CODES: Final = frozenset({"nosuchkey", "blobnotfound", "nosuchobject", "resourcenotfound", "pathnotfound"})
+#: Codes of refusals.
+_DENIED_CODES: Final = frozenset(
+    {
+        "accessdenied",
+        "accountproblem",
+        "allaccessdisabled",
+        "authenticationfailed",
+        "authorizationfailure",
+        "authorizationpermissionmismatch",
+        "expiredtoken",
+        "invalidaccesskeyid",
+        "invalidsecurity",
+        "invalidtoken",
+        "notsignedup",
+        "requestexpired",
+        "requesttimetooskewed",
+        "signaturedoesnotmatch",
+        "tokenrefreshrequired",
+        "unauthorizedaccess",
+    }
+)
+#: In the codes of failures that may pass: InternalError, ServiceUnavailable, SlowDown, ServerBusy, RequestTimeout,
+#: ThrottlingException, OperationAborted, ConditionalRequestConflict, TooManyRequests, RequestLimitExceeded, ...
+_PASSING_CODE: Final = re.compile(
+    "internal|unavailable|slowdown|busy|timeout|timedout|thrott|aborted|requestconflict|toomanyrequests|limitexceeded",
+    re.IGNORECASE,
+)
 #: Answers after which a request is sent again. (409 and 423 say that writers of one key are in each other's
 #: way.)
 _TEMPORARY_STATUSES: Final = frozenset({408, 409, 421, 423, 425, 429, 500, 502, 503, 504, 507, 509, *range(520, 525)})
@@ -164,10 +199,12 @@ def failure_of(error: BaseException, url: str, *, listing: bool = False) -> Fail
     name = type(error).__name__
     # What follows is the debugging form of the same error. It says more of a connection that was not made.
     text, _, source = str(error).partition("\n\nDebug source:")
+    within = _ERROR_WITHIN.search(text)
+    if within is not None:
+        return _of_error_within(text, within, url)
     found = _STATUS.search(text)
     status = int(found[1]) if found is not None else None
-    code_found = _CODE.search(text) or _JSON_CODE.search(text)
-    code = code_found[1] if code_found is not None else ""
+    code = _code_in(text)
     reason = _reason(text, status, (found[2] or "").strip() if found is not None else "", code)
     if status is None and any(hint in text for hint in _CREDENTIAL_HINTS):
         return Failure(Kind.CREDENTIALS, None, f"no credentials were found; {_how_to_sign(url)}")
@@ -216,10 +253,31 @@ def failure_of_answer(status: int, phrase: str, body: memoryview, url: str) -> F
         URL of the store.
     """
     text = bytes(body[:_MOST_OF_BODY]).decode("utf-8", "replace")
-    found = _CODE.search(text) or _JSON_CODE.search(text)
-    code = found[1] if found is not None else ""
+    code = _code_in(text)
     reason = _reason("", status, phrase, code)
     return _of_known_status(status, code, reason, url) or _of_other_status(status, reason)
+
+
+def _code_in(text: str) -> str:
+    """Return the code in an answer, or in what obstore says of it; empty if there is none."""
+    found = _CODE.search(text) or _JSON_CODE.search(text)
+    return "" if found is None else found[1]
+
+
+def _of_error_within(text: str, within: re.Match[str], url: str) -> Failure:
+    """Return what an error in a successful answer means: its code alone says that, and nothing else of it is shown."""
+    found = _ERASING_CODE.search(text) if within[1].startswith("Delete") else None
+    code = _code_in(within[0]) if found is None else found[1]
+    reason = f"{within[1]} ({code})" if code else within[1]
+    known = code.lower()
+    if known in _NO_BUCKET_CODES:
+        return Failure(Kind.NO_BUCKET, None, reason)
+    if known in _DENIED_CODES:
+        return Failure(Kind.FINAL, None, f"{reason}; {_how_to_sign(url)}")
+    if known == "preconditionfailed":
+        return Failure(Kind.CONDITION, None, reason)
+    passes = not code or _PASSING_CODE.search(code) is not None
+    return Failure(Kind.TEMPORARY if passes else Kind.FINAL, None, reason)
 
 
 def _of_known_status(status: int, code: str, reason: str, url: str, *, listing: bool = False) -> Failure | None:
@@ -232,7 +290,7 @@ def _of_known_status(status: int, code: str, reason: str, url: str, *, listing: 
             return Failure(Kind.FINAL, 404, reason)
         certain = bool(code) or (url.startswith("http") and not listing)
         return Failure(Kind.ABSENT if certain else Kind.ABSENT_OR_NO_BUCKET, status, reason)
-    if status in (401, 403):
+    if status in (401, 403) or code.lower() in _DENIED_CODES:
         return Failure(Kind.FINAL, status, f"{reason}; {_how_to_sign(url)}")
     if status in (301, 307) and url.startswith("s3"):
         hint = "the bucket is in another region: pass storage_options={'region': ...}"
@@ -269,7 +327,7 @@ def _without_answer(text: str, source: str, reason: str, url: str) -> Failure:
         hint = "; is it a server of http://?" if found[1] == "InvalidContentType" else ""
         return Failure(Kind.FINAL, None, f"no encrypted connection can be made ({found[1]}){hint}")
     if '"dns error"' in source or "dns error" in said:
-        host = "" if asked is None else f" {asked[1].rpartition('@')[2]!r}"
+        host = "" if asked is None else asked[1].rpartition("@")[2]
         return _without_address(host, source.partition('"dns error"')[2] or said)
     for sign, what in _REDIRECTS.items():
         if sign in source or sign in said:
@@ -290,14 +348,30 @@ def _without_answer(text: str, source: str, reason: str, url: str) -> Failure:
 
 
 def _without_address(host: str, cause: str) -> Failure:
-    """Return what it means that a name has no address, given that name and what the system says."""
+    """Return what it means that a name has no address, given the host that was asked first and what the system says."""
     is_temporary = _LATER.search(cause) is not None
     found = _LOOKUP.search(cause)
     cause = "" if found is None else f" ({found[1].rstrip('.')})"
+    # obstore does not tell where redirects and proxies lead to. A network that is down answers nothing soon.
+    if host and _has_address(host, numeric=is_temporary):
+        name = f"a name to which a redirect of {host!r}, or a proxy, leads"
+        hint = "look at the redirects of the server, and at proxy_url and variables such as HTTPS_PROXY"
+    else:
+        name = f"the name {host!r}" if host else "the name"
+        hint = "look at its spelling, and at endpoint and account_name in storage_options"
     if is_temporary:
-        return Failure(Kind.TEMPORARY, None, f"the name{host} cannot be resolved now{cause}; is there a network?")
-    hint = "look at its spelling, and at endpoint and account_name in storage_options"
-    return Failure(Kind.FINAL, None, f"the name{host} cannot be resolved{cause}; {hint}")
+        return Failure(Kind.TEMPORARY, None, f"{name} cannot be resolved now{cause}; is there a network?")
+    return Failure(Kind.FINAL, None, f"{name} cannot be resolved{cause}; {hint}")
+
+
+def _has_address(host: str, *, numeric: bool) -> bool:
+    """Return whether a host (``NAME:PORT``) has an address; ``numeric``: is one, which nobody has to be asked for."""
+    try:
+        name = urlsplit(f"//{host}").hostname
+        return bool(name) and bool(socket.getaddrinfo(name, None, flags=socket.AI_NUMERICHOST if numeric else 0))
+    # A name that cannot be encoded is a ValueError.
+    except (OSError, ValueError):
+        return False
 
 
 def _how_to_sign(url: str) -> str:

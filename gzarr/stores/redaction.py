@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from typing import Any, Final
@@ -16,7 +17,12 @@ _URL: Final = re.compile(
     r"((?:[^\s/]{0,4000}@|[^\s/@:\[]{0,4000}:(?!\d{0,5}/)(?:(?!://)[^\s@]){0,4000}@)?)"
     r"((?:(?![A-Za-z][A-Za-z0-9+.-]{1,60}:/)[^\s?'\"<>])*)(\?[^\s'\"<>)]*)?"
 )
-_SECRET: Final = re.compile("key|secret|token|pass|pwd|auth|cred|sas|sign|connection|header|cookie|user", re.IGNORECASE)
+_SECRET: Final = re.compile(
+    "key|secret|token|pass|pwd|auth|cred|sas|sign|connection|header|cookie|user|"
+    # What should be a path may be the key itself.
+    "service_account|bearer|jwt|assertion|private|login|cert|proxy",
+    re.IGNORECASE,
+)
 _LONGEST: Final = 300
 _LONGEST_LOOKED_AT: Final = 16 << 10
 
@@ -53,9 +59,21 @@ def secrets_of(options: Any, *, secret: bool = False) -> frozenset[str]:
     elif isinstance(options, (list, tuple)):
         found = (secrets_of(value, secret=secret) for value in options)
     else:
-        text = options if isinstance(options, str) else ""
-        return frozenset({text} if secret and len(text) > 2 else ())
+        text = options.decode("utf-8", "replace") if isinstance(options, bytes) else options
+        if not (secret and isinstance(text, str) and len(text) > 2):
+            return frozenset()
+        return frozenset({text}) | _secrets_within(text)
     return frozenset().union(*found)
+
+
+def _secrets_within(text: str) -> frozenset[str]:
+    """Return the texts in a JSON object (a key of Google), of which an error may show a part."""
+    if not text.lstrip().startswith("{"):
+        return frozenset()
+    try:
+        return secrets_of(json.loads(text), secret=True)
+    except (ValueError, RecursionError):
+        return frozenset()
 
 
 def describe(error: BaseException, secrets: frozenset[str]) -> str:

@@ -7,6 +7,7 @@ versions of values are compared, and no request keeps a caller from being interr
 
 from __future__ import annotations
 
+import datetime
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from ..errors import ArgumentError, ReadOnlyError, StoreError, ValueReplacedError, ValueSizeError
 from . import attempts, curl_threads, io_threads, obstore_module, redaction, traffic
+from .arriving import Arriving, Pace
 from .attempts import FailedRequest, ShortAnswerError
 from .base import Answer, ByteRange, Request, RequestLimits
 from .buffers import as_view
@@ -38,6 +40,13 @@ if TYPE_CHECKING:
 
 #: Seconds after which a failing request is not sent again.
 DEFAULT_TIMEOUT_S: Final = 60.0
+#: Longest time of an answer that goes on, unless options of the client give another.
+ANSWER_TIME: Final = datetime.timedelta(hours=1)
+#: Seconds without a byte after which a request counts as failed, unless its time-out is shorter.
+STALL_S: Final = 15.0
+#: Uploads of more bytes than these have more time, at this rate in bytes per second: many share a line.
+SMALL_BYTES: Final = 64 << 10
+LEAST_UPLOAD_RATE: Final = 8 << 10
 #: Times that a value may be replaced between two requests of a read.
 MOST_REPLACEMENTS: Final = 16
 #: Values above this size are uploaded in parts, of this many bytes.
@@ -47,6 +56,14 @@ PART_BYTES: Final = 16 << 20
 PAGE_KEYS: Final = 1000
 #: What obstore says of a successful answer whose length is not known before its end.
 LACKS_LENGTH: Final = "Content-Length Header missing"
+
+
+class _OtherTimes:
+    """Stores of obstore with other times, with the generation that they are of; a child keeps those of its parent."""
+
+    def __init__(self) -> None:
+        self.made: tuple[int, dict[tuple[str, float], Any]] = (-1, {})
+        obstore_module.register(self)
 
 
 class RemoteStore(RequestedValues, WholeValues):
@@ -101,6 +118,8 @@ class RemoteStore(RequestedValues, WholeValues):
         self._recipe = (kind, tuple(arguments), dict(keywords or {}))
         self._prefix = f"{prefix}/" if prefix else ""
         self._plain = PlainUrls(*self._recipe)
+        self._pace = Pace(self._plain.options.stall_s or DEFAULT_TIMEOUT_S)
+        self._other_times = _OtherTimes()
         # Whether the bucket is known to exist.
         self._seen = False
         self.made: tuple[int, Any] = (-1, None)
@@ -157,23 +176,62 @@ class RemoteStore(RequestedValues, WholeValues):
             self.made = (obstore_module.generation(), store)
         return store
 
+    def _store_of_pages(self) -> Any:
+        """Return the store of obstore for listings: nobody looks at a page as it arrives, so its time is bounded."""
+        return self._store_with("timeout", ANSWER_TIME.total_seconds(), self.timeout)
+
+    def _store_of_uploads(self, nbytes: int) -> Any:
+        """Return the store of obstore for uploads of a size, during which it counts no byte as one that arrives."""
+        if nbytes <= SMALL_BYTES:
+            return self._store()
+        usual = min(self.timeout, STALL_S)
+        # Few sizes, so that few stores are made.
+        return self._store_with("read_timeout", usual, usual + (1 << nbytes.bit_length()) / LEAST_UPLOAD_RATE)
+
+    def _store_with(self, option: str, usual: float, seconds: float) -> Any:
+        """Return a store of obstore with another time for its requests, unless that is the user's own."""
+        kind, arguments, keywords = self._recipe
+        client = keywords.get("client_options") or {}
+        store = self._store()
+        if client.get(option) != datetime.timedelta(seconds=usual):
+            return store
+        generation, stores = self._other_times.made
+        if generation != obstore_module.generation():
+            stores = {}
+            self._other_times.made = (obstore_module.generation(), stores)
+        other = stores.get((option, seconds))
+        if other is None:
+            client = {**client, option: datetime.timedelta(seconds=seconds)}
+            other = obstore_module.make(kind, arguments, {**keywords, "client_options": client})
+            stores[option, seconds] = other
+        return other
+
     def _path(self, key: str) -> str:
         return self._prefix + key
 
     def _send(
-        self, request: Callable[[Any, Any], T], *, listing: bool = False, first: FailedRequest | None = None
+        self,
+        request: Callable[[Any, Any], T],
+        *,
+        listing: bool = False,
+        upload: int = 0,
+        first: FailedRequest | None = None,
     ) -> T:
         """Return ``request(obstore, store)``; send it again while that may help and the time is not over.
 
-        ``first`` is a first attempt that has failed.
+        ``upload`` is the number of bytes that it sends, and ``first`` a first attempt that has failed.
 
         Raises
         ------
         FailedRequest
             If it fails for good.
         """
+
+        def store() -> Any:
+            return self._store_of_pages() if listing else self._store_of_uploads(upload)
+
         return attempts.send(
-            lambda: request(obstore_module.module(), self._store()),
+            lambda: request(obstore_module.module(), store()),
             partial(failure_of, url=self.url, listing=listing),
             self.timeout,
             first,
@@ -271,7 +329,7 @@ class RemoteStore(RequestedValues, WholeValues):
                 if wanted.length == 0:
                     return self._checked(request, meta, None)
             result = module.get(store, path, options=options)
-            return self._checked(request, result.meta, result)
+            return self._checked(request, result.meta, Arriving(result, self._pace))
 
         try:
             answer = self._send(send, first=first)
@@ -503,7 +561,7 @@ class RemoteStore(RequestedValues, WholeValues):
         split_key(key)
         view = as_view(value, key)
         try:
-            io_threads.call(lambda: self._send(partial(self._put, key, view, "overwrite")))
+            io_threads.call(lambda: self._send(partial(self._put, key, view, "overwrite"), upload=view.nbytes))
         except FailedRequest as failed:
             raise self._error("write", key, failed) from None
         self._seen = True
@@ -538,7 +596,7 @@ class RemoteStore(RequestedValues, WholeValues):
             If it fails for another reason.
         """
         try:
-            io_threads.call(lambda: self._send(request))
+            io_threads.call(lambda: self._send(request, upload=view.nbytes))
         except FailedRequest as failed:
             if failed.failure.kind is not Kind.CONDITION:
                 raise

@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime
 import json
 import os
+import re
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import SplitResult, unquote, urlsplit
 
@@ -17,10 +18,10 @@ from . import aws_profiles, redaction
 from .base import RequestLimits
 from .http_store import HttpStore
 from .io_threads import io_thread_count
-from .keys import normalize_path
+from .keys import is_document, normalize_path
 from .local import LocalStore
 from .object_store import GivenStore, ObjectStore
-from .remote_store import DEFAULT_TIMEOUT_S, RemoteStore
+from .remote_store import ANSWER_TIME, DEFAULT_TIMEOUT_S, STALL_S, RemoteStore
 from .timeouts import seconds
 
 if TYPE_CHECKING:
@@ -65,12 +66,32 @@ _ADVICE: Final = {
     "connection_string": "give account_name and account_key, or sas_token",
     "credential": "give account_key, sas_token or credential_provider",
 }
+#: Options of Google Cloud Storage that are paths of keys, of which people give the key itself, too.
+_KEY_FILES: Final = frozenset(
+    {
+        f"{cloud}{name}"
+        for cloud in ("", "google_")
+        for name in ("service_account", "service_account_path", "service_account_key", "application_credentials")
+    }
+)
+_TOKEN: Final = re.compile(r"[A-Za-z0-9_~+/=.-]+", re.ASCII)
+#: Options that are URLs of servers, of which obstore says nothing that helps, or fails at the first request.
+_ADDRESSES: Final = re.compile(
+    r"(?:(?:aws|azure|azure_storage|google)_)?"
+    r"(?:endpoint|endpoint_url|endpoint_url_s3|metadata_endpoint|msi_endpoint|identity_endpoint|base_url|authority_host|"
+    r"container_credentials_full_uri|fabric_token_service_url|proxy_url)"
+)
+#: Variables that obstore reads for the same, and that each request needs, by its class.
+_VARIABLES: Final = {
+    "S3Store": ("AWS_ENDPOINT", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"),
+    "GCSStore": ("GOOGLE_BASE_URL",),
+    "AzureStore": ("AZURE_ENDPOINT", "AZURE_STORAGE_ENDPOINT"),
+}
 #: Options that are arguments of obstore's classes, not entries of their configuration.
 _ARGUMENTS: Final = frozenset({"client_options", "credential_provider"})
 #: Options that limit requests, and the attributes of :class:`gzarr.stores.base.RequestLimits`.
 _LIMITS: Final = {"concurrency": "calls", "gap_bytes": "gap_bytes", "request_bytes": "most_bytes"}
-# Longest time without a byte, and without a connection, before a request counts as failed, in seconds.
-_STALL_S: Final = 15.0
+# Longest time without a connection, in seconds.
 _CONNECT_S: Final = 5.0
 
 
@@ -97,26 +118,94 @@ def _our_options(given: Mapping[str, Any], scheme: str) -> dict[str, Any]:
             ours = "session_token"
         elif name == "token" and scheme in ("gs", "gcs"):
             ours, value = _of_gcsfs(value)
+        elif ours in _KEY_FILES and scheme in ("gs", "gcs") and _is_json(value):
+            ours, value = "service_account_key", _json(value)
         if ours in options and options[ours] != value:
             raise ArgumentError(f"storage_options has {ours!r} twice, under two names")
         options[ours] = value
     return options
 
 
+def _is_json(value: Any) -> bool:
+    return isinstance(value, dict) or (isinstance(value, str) and value.lstrip().startswith("{"))
+
+
+def _json(value: Any) -> str:
+    try:
+        return value if isinstance(value, str) else json.dumps(value)
+    except (TypeError, ValueError):
+        # What it says may have parts of the key in it.
+        raise ArgumentError("a service account's key in storage_options is no JSON") from None
+
+
 def _of_gcsfs(token: Any) -> tuple[str, Any]:
-    """Return the option that stands for gcsfs's token: ``"anon"``, a key as JSON, or its path."""
+    """Return the option that stands for gcsfs's token: ``"anon"``, a key as JSON, its path, or an OAuth token."""
     if token == "anon":
         return "skip_signature", True
-    if isinstance(token, dict):
-        return "service_account_key", json.dumps(token)
-    if isinstance(token, str) and token.lstrip().startswith("{"):
-        return "service_account_key", token
+    if _is_json(token):
+        return "service_account_key", _json(token)
     if isinstance(token, str) and token not in ("google_default", "cache", "cloud", "browser"):
-        return "service_account_path", token
+        if token.endswith(".json") or token.startswith(("/", "~", "./", "../")) or os.path.isfile(token):  # noqa: PTH113
+            return "service_account_path", os.path.expanduser(token)  # noqa: PTH111
+        if _TOKEN.fullmatch(token):
+            return "bearer_token", token
+    # It is not shown: it may be a token.
     raise ArgumentError(
-        "storage_options['token'] of gcsfs is understood if it is 'anon', the path of a key, or its JSON; application "
-        "default credentials are found without it"
+        "storage_options['token'] of gcsfs is understood if it is 'anon', an OAuth token, the path of a key, or its "
+        "JSON; application default credentials are found without it"
     )
+
+
+def node_of(fragment: str) -> str:
+    """Return the path of the node that a URL's fragment names: what follows ``#``, with percent-encodings undone.
+
+    Raises
+    ------
+    ArgumentError
+        If a node cannot have that path.
+    """
+    return normalize_path(unquote(fragment))
+
+
+def check_folder(url: str, shown: str) -> None:
+    """Refuse the URL of a metadata document.
+
+    Parameters
+    ----------
+    url, shown
+        URL without its fragment, and what messages show of it.
+
+    Raises
+    ------
+    ArgumentError
+        If it is one.
+    """
+    name = unquote(url).rstrip("/").rpartition("/")[2]
+    if is_document(name):
+        folder = shown.rstrip("/").rpartition("/")[0]
+        raise ArgumentError(f"{shown!r} is the URL of a metadata document; pass the folder that holds it: {folder!r}")
+
+
+def _check_addresses(options: Mapping[str, Any], where: str) -> None:
+    """Refuse options that should be URLs of servers and are none. They are not shown: they may have passwords."""
+    for name, value in options.items():
+        if not _ADDRESSES.fullmatch(str(name).lower()) or value is None:
+            continue
+        text = value if isinstance(value, str) else ""
+        if str(name).lower() == "proxy_url" and re.fullmatch(r"[^\s/]+:\d+", text):
+            # Proxies are understood so, too; others without a scheme would be passed by.
+            text = f"http://{text}"
+        try:
+            parts = urlsplit(text)
+            valid = parts.scheme in ("http", "https") and bool(parts.hostname) and not re.search(r"\s", text)
+            _ = parts.port
+        except ValueError:
+            valid = False
+        if not valid:
+            raise ArgumentError(
+                f"{where.format(name)} must be the URL of a server, beginning with http:// or https://, such as "
+                "'https://HOST' or 'http://HOST:PORT'"
+            )
 
 
 def split(url: str) -> SplitResult:
@@ -178,8 +267,11 @@ def remote_store(
         )
     if not parts.hostname:
         raise ArgumentError(f"{redaction.named(url)} names no bucket or host; write {scheme}://NAME/PATH")
-    node = normalize_path(unquote(parts.fragment))
+    node = node_of(parts.fragment)
+    check_folder(parts.path, _shown(url))
     client = _client_options(options.pop("client_options", {}), timeout)
+    _check_addresses(client, "storage_options['client_options'][{!r}]")
+    _check_addresses(options, "storage_options[{!r}]")
     keywords: dict[str, Any] = {"client_options": client, "retry_config": _no_retries()}
     if options.get("credential_provider") is not None:
         keywords["credential_provider"] = options.pop("credential_provider")
@@ -205,6 +297,8 @@ def remote_store(
                 f"the name of a bucket or container in a URL of the scheme {scheme!r} has a ':'; write "
                 f"{scheme}://NAME/PATH, and pass user names, passwords and endpoints in storage_options"
             )
+        variables = {key: os.environ[key] for key in _VARIABLES[kind] if os.environ.get(key)}
+        _check_addresses(variables, "the environment variable {}")
         config = {name: container, **options}
         allow_http(client, config)
         keywords["config"] = {key: value for key, value in config.items() if value is not None}
@@ -278,16 +372,17 @@ def obstore_store(store: Any, *, read_only: bool = True) -> RemoteStore | LocalS
 def allow_http(client: dict[str, Any], config: Mapping[str, Any]) -> None:
     """Allow plain HTTP if an endpoint says so: whoever writes ``http://`` means it."""
     variables = (value for name, value in os.environ.items() if name.startswith(("AWS_ENDPOINT", "AZURE_", "GOOGLE_")))
-    if any(isinstance(value, str) and value.startswith("http://") for value in (*config.values(), *variables)):
+    if any(isinstance(value, str) and value.lower().startswith("http://") for value in (*config.values(), *variables)):
         client.setdefault("allow_http", True)
 
 
 def _client_options(given: Any, timeout: float) -> dict[str, Any]:
     if not isinstance(given, dict):
         raise ArgumentError(f"storage_options['client_options'] must be a dict, not {type(given).__name__}")
-    limits = {"timeout": timeout, "read_timeout": min(timeout, _STALL_S), "connect_timeout": min(timeout, _CONNECT_S)}
+    limits = {"read_timeout": min(timeout, STALL_S), "connect_timeout": min(timeout, _CONNECT_S)}
     usual: dict[str, Any] = {name: datetime.timedelta(seconds=value) for name, value in limits.items()}
-    return {**usual, "user_agent": "gzarr", **given}
+    # Not the time-out: what arrives steadily has not failed, however slow the line is.
+    return {**usual, "timeout": ANSWER_TIME, "user_agent": "gzarr", **given}
 
 
 def _no_retries() -> dict[str, Any]:

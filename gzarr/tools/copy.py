@@ -42,16 +42,18 @@ from ..stores.places import place_of
 from ..stores.places_read import check_apart
 from ..stores.resolve import as_store
 from .copied_metadata import KEEP, KEPT, array_metadata, check_names, group_metadata, names_axes
+from .copy_apart import WAY_OUT, ApartCopy
 from .copy_array import ABSENT_OBJECTS, MADE, ArrayCopy, StoredArray
 from .copy_options import DEFAULT_BUDGET_BYTES, CopyOptions
 from .located import Located, find, reader_for
-from .planned_copy import Copy, CopyTarget
+from .planned_copy import CopyTarget
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
     from ..metadata.model import NodeMetadata, ZarrFormat
     from ..stores.resolve import StoreLike
+    from .planned_copy import Copy
 
 _WAYS_OUT: Final = "other codecs keep them (codecs='auto'), and lossy=True copies it nevertheless"
 
@@ -224,16 +226,15 @@ def prepare_copy(
     opened, base = as_store(dest, "a", dest_options)
     target = join_path(base, normalize_path(dest_path))
     store = writable(opened, f"'/{target}'")
-    check_apart(
-        root, place_of(store, target), operation="copy", instead="copy to another path, and move the copy if need be"
-    )
+    check_apart(root, place_of(store, target), operation="copy", instead=WAY_OUT)
     location = inspect_location(store, target, zarr_format)
     check_name(target, location, zarr_format)
     if options.shards == AUTO and not format.features.shards:
         options = replace(options, shards=None)
     # What was allowed of the source may be in the copy.
     reads = NodeReader(store, reader.allow_pickle, allow_fallback=reader.allow_fallback)
-    planned = Copy(CopyTarget(dest, store, target, location, reads), (root.zarr_format, zarr_format))
+    source_node = (root.store, root.path)
+    planned = ApartCopy(CopyTarget(dest, store, target, location, reads), (root.zarr_format, zarr_format), source_node)
     nodes = dict(_nodes(root))
     _plan_nodes(planned, root, nodes, options, frozenset(kept_arrays))
     if format.consolidated_document is not None:

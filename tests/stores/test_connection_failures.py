@@ -147,6 +147,18 @@ def test_a_name_that_is_not_known(url: str, options: dict[str, Any]) -> None:
 GENERIC = type("GenericError", (Exception,), {})
 
 
+@pytest.mark.parametrize("to", ["http://no.such.host.invalid/x", "http://no.such.host.invalid:81/x?sig=SECRETpw"])
+def test_a_name_to_which_a_redirect_leads(to: str, folder: Path) -> None:
+    with serving(folder, 301, ("Location", to)) as url:
+        host = url.removeprefix("http://")
+        with pytest.raises(StoreError) as info:
+            gzarr.open(f"{url}/chunked", storage_options={"timeout": 2})
+    message = str(info.value)
+    assert f"a name to which a redirect of {host!r}, or a proxy, leads cannot be resolved" in message
+    assert f"the name {host!r}" not in message
+    assert SECRET not in message
+
+
 def failure(source: str, url: str = "https://h/x") -> Any:
     """Return the failure for an exception of obstore with a form for debugging."""
     text = f"Generic HTTP error: Error performing GET {url} in 1.2ms - HTTP error: error sending request"
@@ -162,6 +174,11 @@ def test_names_that_may_be_known_later() -> None:
         found = failure(f'ConnectError("dns error", Custom {{ kind: Uncategorized, error: "{said}" }})')
         assert found.kind is Kind.TEMPORARY
         assert "the name 'h' cannot be resolved now" in found.reason
+    # What is an address already needs no resolving.
+    for url, host in (("https://127.0.0.1:9000/x", "127.0.0.1:9000"), ("http://u:p@[::1]:9/x", "[::1]:9")):
+        found = failure(f'ConnectError("dns error", Custom {{ error: "{said}" }})', url)
+        assert found.kind is Kind.TEMPORARY
+        assert f"a name to which a redirect of {host!r}, or a proxy, leads cannot be resolved now" in found.reason
     for said in ("Name or service not known", "nodename nor servname provided, or not known"):
         found = failure(
             f'ConnectError("dns error", Custom {{ error: "failed to lookup address information: {said}" }})'

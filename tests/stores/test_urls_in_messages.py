@@ -13,6 +13,7 @@ from gzarr.stores import redaction, resolve
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
 S = "SECRETpw"
 
@@ -144,3 +145,125 @@ def test_names_that_object_stores_do_not_take(name: str) -> None:
     for work in (lambda: store.set(name, b""), lambda: store.get(name), lambda: gzarr.open(store, path=name)):
         with pytest.raises(StoreError, match="takes no control characters"):
             work()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"service_account": S},
+        {"service_account_path": f"/no/{S}"},
+        {"google_service_account": S},
+        {"application_credentials": S},
+        {"service_account": f'{{"private_key": "{S}"}}'},
+        {"service_account_key": {"private_key": S}},
+        {"service_account_key": f'{{"private_key": "{S}", "client_email": "a", "private_key_id": "b"}}'},
+        {"service_account_key": {"private_key": S.encode()}},
+        {"token": f"C:\\{S}"},
+        {"token": f"/no/{S}"},
+        {"token": [S]},
+    ],
+)
+def test_keys_of_google_are_not_shown(options: dict[str, Any]) -> None:
+    said_by(lambda: gzarr.open("gs://b/x", storage_options=options))
+
+
+def test_what_gcsfs_takes_for_a_token(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    given: list[dict[str, Any]] = []
+    monkeypatch.setattr("gzarr.stores.obstore_module.make", lambda kind, arguments, keywords: given.append(keywords))
+    key = tmp_path / "key"
+    key.write_text("{}")
+    for token, option in (
+        ("ya29.A0_a-b/c+d==", "bearer_token"),
+        (str(key), "service_account_path"),
+        ("no/such.json", "service_account_path"),
+        ({"type": "service_account"}, "service_account_key"),
+        ("anon", "skip_signature"),
+    ):
+        gzarr.open_store("gs://b/x", storage_options={"token": token})
+        assert set(given[-1]["config"]) == {"bucket", option}
+    gzarr.open_store("gs://b/x", storage_options={"service_account": '{"type": "service_account"}'})
+    assert given[-1]["config"]["service_account_key"] == '{"type": "service_account"}'
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"service_account": S},
+        {"google_application_credentials": S},
+        {"sse_customer_key_base64": S},
+        {"fabric_session_token": S},
+        {"client_options": {"default_headers": {"X": S.encode()}}},
+        {"client_options": {"proxy_url": S}},
+        {"bearer": S},
+        {"private": S},
+        {"service_account_key": f'{{"a": ["{S}"]}}'},
+    ],
+)
+def test_options_that_hold_secrets(options: dict[str, Any]) -> None:
+    assert redaction.without(f"what is {S}?", redaction.secrets_of(options)) == "what is ***?"
+
+
+KEYS = {"access_key_id": "a", "secret_access_key": "b", "region": "c"}
+
+
+@pytest.mark.parametrize(
+    "value", ["minio.example.org:9000", f"u:{S}@h:9000", "https://", "ftp://h", "http://h:99999", "http://a b", "", 3]
+)
+@pytest.mark.parametrize(
+    ("url", "name", "others"),
+    [
+        ("s3://b/x", "endpoint", KEYS),
+        ("s3://b/x", "aws_endpoint_url_s3", KEYS),
+        ("s3://b/x", "metadata_endpoint", {}),
+        ("gs://b/x", "base_url", {"skip_signature": True}),
+        ("az://b/x", "endpoint", {"account_name": "a", "skip_signature": True}),
+        ("az://b/x", "authority_host", {"account_name": "a"}),
+    ],
+)
+def test_an_endpoint_that_is_no_url(
+    url: str, name: str, others: dict[str, Any], value: Any, capfd: pytest.CaptureFixture[str]
+) -> None:
+    message = said_by(lambda: gzarr.open(url, storage_options={**others, name: value}))
+    assert f"storage_options[{name!r}] must be the URL of a server, beginning with http:// or https://" in message
+    # A panic of Rust would be here.
+    assert capfd.readouterr() == ("", "")
+
+
+def test_an_endpoint_in_the_environment_that_is_no_url(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "minio.example.org:9000")
+    message = said_by(lambda: gzarr.open("s3://b/x", storage_options=KEYS))
+    assert "the environment variable AWS_ENDPOINT_URL must be the URL of a server" in message
+
+
+@pytest.mark.parametrize("value", ["proxy", "ftp://h", f"socks5://u:{S}@h:1", "h:99999"])
+def test_a_proxy_that_would_be_passed_by(value: str) -> None:
+    message = said_by(lambda: gzarr.open("https://h/x", storage_options={"client_options": {"proxy_url": value}}))
+    assert "storage_options['client_options']['proxy_url'] must be the URL of a server" in message
+
+
+@pytest.mark.parametrize("value", ["h:3128", "http://h", "https://u:p@h:1"])
+def test_proxies_that_obstore_understands(value: str) -> None:
+    gzarr.open_store("https://h/x", storage_options={"client_options": {"proxy_url": value}})
+
+
+@pytest.mark.parametrize("start", ["s3://b/p/a", "https://h/p/a", "az://c/p/a", "fsspec+memory://b/p/a"])
+@pytest.mark.parametrize("name", ["zarr.json", ".zarray", "%2Ezgroup", "zarr.json/"])
+def test_the_url_of_a_document(start: str, name: str) -> None:
+    if start.startswith("fsspec"):
+        pytest.importorskip("fsspec")
+    message = said_by(lambda: gzarr.open(f"{start}/{name}"))
+    assert f"pass the folder that holds it: '{start.removeprefix('fsspec+')}'" in message
+
+
+@pytest.mark.parametrize("route", ["memory://{}", "fsspec+memory://{}", "simplecache::memory://{}", "zip://{}"])
+def test_a_node_in_a_url_is_percent_decoded(route: str, tmp_path: Path) -> None:
+    pytest.importorskip("fsspec")
+    is_archive = route.startswith("zip")
+    root = f"{tmp_path}/x.zip" if is_archive else "percent-decoded"
+    store: Any = gzarr.ZipStore(root, mode="w") if is_archive else gzarr.open_store(f"memory://{root}", read_only=False)
+    for path in ("raster data", "a/b", "100%25"):
+        gzarr.create_array(store, path=path, data=[1, 2, 3], overwrite=True)
+    if is_archive:
+        store.close()
+    for fragment in ("raster%20data", "raster data", "a%2Fb", "a/b", "/a/b/", "100%2525"):
+        assert gzarr.open_array(f"{route.format(root)}#{fragment}").shape == (3,)
