@@ -11,7 +11,6 @@ themselves, so nothing else depends on this. A request that fails is an error of
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from functools import partial
 from itertools import pairwise
@@ -22,6 +21,7 @@ import numpy as np
 
 from ..engines.asking import Asking, Taken
 from ..errors import GzarrError
+from ..guarded import Lock
 from ..sparse.view import DenseView
 from ..stores.base import RemoteValues
 
@@ -87,7 +87,7 @@ class ReadAhead:
         stores = [source.array.store for volume in epoch.samples.each for source in volume.sources]
         self._calls = min(store.request_limits().calls for store in stores if isinstance(store, RemoteValues))
         # The reader waits for the lock while chunks are asked for ahead; the consumer never does.
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._events: SimpleQueue[None] = SimpleQueue()
         self._answers: deque[None] = deque()
         self.stopped: bool = False

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import sys
-import threading
 from typing import TYPE_CHECKING, Any, Final
+
+from ..guarded import Lock
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -64,7 +65,7 @@ class Batch(dict[str, Any]):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
 
-_LOCK: Final = threading.Lock()
+_LOCK: Final = Lock()
 _KNOWN: Final[set[str]] = set()
 
 

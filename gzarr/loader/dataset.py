@@ -19,6 +19,7 @@ from .permutation import mix
 from .reading import Reading
 from .samplers import sampler_of
 from .samples import Geometry
+from .volumes import as_they_are
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -57,7 +58,9 @@ class Dataset:
 
     def __init__(self, arrays: Input | Mapping[str, Input], sampler: Sampler | None = None, *, seed: int = 0) -> None:
         sampler = sampler_of(sampler)
-        (self._arrays,), (spacings,) = levels_of([arrays], sampler.spacing)
+        volumes, (spacings,) = levels_of([arrays], sampler.spacing)
+        # They keep the shapes that they have now, and so do the samples.
+        (self._arrays,) = as_they_are(volumes)
         if not self._arrays:
             raise ArgumentError("a dataset needs at least one array")
         if sampler.static:

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from .permutation import hashed
+from .permutation import Permutation, hashed
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy.typing as npt
 
     from .cells import IntArray
 
 #: Rounds in which samples that would come more than once leave their surplus to the others.
 _ROUNDS: Final = 64
+#: Of more samples than these, some equal ones are drawn without looking at the others. Of fewer, a table is as quick,
+#: and more random than a network of few places.
+TABLED: Final = 1 << 12
+# So many at a time stay in the processor's cache.
+_AT_ONCE: Final = 1 << 14
 
 
 def drawn(
@@ -40,7 +48,8 @@ def drawn(
     key
         Determines the result.
     replace
-        Whether a sample may be drawn several times. If not, at least ``count`` weights are above 0.
+        Whether a sample may be drawn several times. If not, at least ``count`` weights are above 0, or each of these
+        comes as often as the others, but for one time.
     classes
         int64 ``(total,)``, class of each sample: as a whole, each class is drawn as often as expected, too, rounded up
         or down. None for no classes.
@@ -51,19 +60,21 @@ def drawn(
     """
     if not count:
         return np.empty(0, np.int64)
-    numbers = np.arange(total)
-    randomly = hashed(key, numbers)
+    if weights is None:
+        return _evenly(total, count, key)
+    if not replace and count > (there := np.count_nonzero(weights)):
+        # Whole rounds of all that may be drawn, and some of one more.
+        whole, rest = divmod(count, int(there))
+        some = drawn(total, rest, weights, key, replace=False, classes=classes)
+        return np.sort(np.append(np.tile(np.flatnonzero(weights), whole), some))
+    randomly = hashed(key, np.arange(total))
     order = np.argsort(randomly, kind="stable") if classes is None else np.lexsort((randomly, classes))
     offset = (key >> 11) / 2**53
-    if weights is None:
-        # Whole rounds of all, and some of one more.
-        whole, rest = divmod(count, total)
-        return np.sort(np.append(np.tile(numbers, whole), order[:rest]))
     # By the largest one first: neither huge nor tiny weights leave the range of floats.
     relative = weights / weights.max()
     expected = count * (relative / relative.sum())
     if not replace:
-        expected = _at_most_once(expected, count)
+        expected = at_most_once(expected, count)
     ends = np.cumsum(expected[order])
     found = order[np.searchsorted(ends * (count / ends[-1]), np.arange(count) + offset, "right").clip(max=total - 1)]
     if replace:
@@ -76,7 +87,48 @@ def drawn(
     return np.flatnonzero(taken)
 
 
-def _at_most_once(expected: npt.NDArray[np.float64], count: int) -> npt.NDArray[np.float64]:
+def drawn_counts(expected: Sequence[float], key: int) -> list[int]:
+    """Return how many samples an epoch has of each volume: as many as expected, rounded up or down.
+
+    Which are rounded up is drawn, so that a volume has as many as expected in the mean of all epochs. All together have
+    the same number in each epoch: the sum of those expected, rounded.
+
+    Parameters
+    ----------
+    expected
+        Samples of each volume in the mean, numbers of at least 0.
+    key
+        Determines the result.
+    """
+    whole = np.floor(expected)
+    result = whole.astype(np.int64)
+    more = total_count(expected) - int(result.sum())
+    if more:
+        result[drawn(len(result), more, np.asarray(expected) - whole, key, replace=False)] += 1
+    counts: list[int] = result.tolist()
+    return counts
+
+
+def total_count(expected: Sequence[float]) -> int:
+    """Return how many samples all volumes have together in each epoch, if so many are expected of each."""
+    return round(math.fsum(expected))
+
+
+def _evenly(total: int, count: int, key: int) -> IntArray:
+    """Return ``count`` of ``total`` samples, ascending: whole rounds of all, and some of one more."""
+    whole, rest = divmod(count, total)
+    some = np.arange(rest)
+    if rest and total <= TABLED:
+        some = np.argsort(hashed(key, np.arange(total)), kind="stable")[:rest]
+    elif rest:
+        # Time and memory for those that are drawn, however many there are.
+        permutation = Permutation(total, (key,))
+        for begin in range(0, rest, _AT_ONCE):
+            some[begin : begin + _AT_ONCE] = permutation(some[begin : begin + _AT_ONCE])
+    return np.sort(np.append(np.tile(np.arange(total), whole), some) if whole else some)
+
+
+def at_most_once(expected: npt.NDArray[np.float64], count: int) -> npt.NDArray[np.float64]:
     """Return how often samples are expected if none comes twice: the others keep their proportions."""
     for _ in range(_ROUNDS):
         full = expected >= 1

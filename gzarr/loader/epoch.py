@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from ..cached import cached_property
 from ..distinct import distinct
 from .keeping import chosen, doubled
 from .order import EpochOrder
@@ -36,6 +36,10 @@ _GROUP_BYTES: Final = 120
 _LEAST_OF_A_GROUP: Final = 16
 # What is reckoned for many samples takes memory for this many at a time.
 _AT_ONCE: Final = 1 << 16
+#: Samples that overlap are listed, and boxes made around them, up to this many; the boxes of more are whole groups.
+LISTED: Final = 1 << 16
+# If so many samples of a rank have an element in common, in the mean, it needs about all elements of groups it shares.
+_MUCH_OVERLAP: Final = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,11 +110,42 @@ class Epoch:
 
     @cached_property
     def reads_groups(self) -> bool:
-        """Whether slabs are whole groups of samples that do not overlap: of small ones, most of which a rank needs."""
-        if self.settings.shuffle != "blocks" or self._overlap or self.reads_rows or not self.samples.are_narrow:
+        """Whether slabs are whole groups: of samples that are small or many, most of which a rank needs."""
+        if self.settings.shuffle != "blocks" or self.reads_rows:
+            return False
+        if not (self._overlaps_densely if self._overlap else self.samples.are_narrow):
             return False
         groups = len(self.cells.offsets) - 1
-        return groups * _LEAST_OF_A_GROUP <= self.samples.count and self.order.has_whole_groups(self.world_size)
+        if groups * _LEAST_OF_A_GROUP > self.samples.count:
+            return False
+        if self.order.has_whole_groups(self.world_size):
+            return True
+        one_by_one = self.samples.count * self.samples.sample_nbytes
+        return self._overlap and one_by_one >= _MUCH_OVERLAP * self.world_size * self.order.total_bytes
+
+    @property
+    def _overlaps_densely(self) -> bool:
+        """Whether blocks have so many samples that overlap that listing them takes long, and leave no gap."""
+        return self._block_turns > LISTED and self.is_dense
+
+    @property
+    def _block_turns(self) -> int:
+        """A rank's turns of the largest block."""
+        return int(np.diff(self.order.bounds).max(initial=0)) // self.world_size
+
+    @property
+    def is_dense(self) -> bool:
+        """Whether samples are all cells of a grid, each where its cell is, with no gap between neighbours."""
+        return all(
+            volume.samples.chosen is None
+            and volume.samples.jitter is None
+            and not volume.samples.is_weighed
+            and all(
+                source.part.posed is None and not source.is_rows and source.is_dense(volume.samples.stride)
+                for source in volume.sources
+            )
+            for volume in self.samples.each
+        )
 
     @property
     def most_slab_bytes(self) -> int:
@@ -161,7 +196,8 @@ class Epoch:
 
     def slabs(self, begin: int, end: int) -> Slabs | RowSlabs:
         """Return the slabs of the rank's turns from ``begin`` to ``end``, which are not read yet."""
-        if self.reads_groups:
+        # Of few samples that overlap, such as those that fill up the last batch, boxes are smaller.
+        if self.reads_groups and not (self._overlap and end - begin <= LISTED):
             return Slabs(self.samples, self.cells, Turns(self, begin, end), self._groups_of(begin, end))
         numbers = self.numbers(begin, end)
         if self.reads_rows:
@@ -180,13 +216,22 @@ class Epoch:
     def _groups_of(self, begin: int, end: int) -> IntArray:
         """Return the groups of the samples of some turns, ascending."""
         order, offsets = self.order, self.cells.offsets
-        block = int(np.searchsorted(order.bounds, self.rank + self.world_size * begin, "right")) - 1
-        if [begin, end] == [self.first_turn(bound) for bound in order.bounds[block : block + 2].tolist()]:
-            return order.groups_of_rank(block, self.rank, self.world_size)
         present = np.zeros(len(offsets) - 1, bool)
-        for first in range(begin, end, _AT_ONCE):
-            numbers = self.numbers(first, min(first + _AT_ONCE, end))
-            present[np.searchsorted(offsets, numbers, "right") - 1] = True
+        block = int(np.searchsorted(order.bounds, self.rank + self.world_size * begin, "right")) - 1
+        if block < len(order.bounds) - 1:
+            first, last = (self.first_turn(bound) for bound in order.bounds[block : block + 2].tolist())
+            known = order.groups_of_rank(block, self.rank, self.world_size)
+            if [begin, end] == [first, last]:
+                return known
+        else:
+            # What fills up the last batch.
+            last, known = begin, np.empty(0, np.int64)
+        for at in range(begin, end, _AT_ONCE):
+            stop = min(at + _AT_ONCE, end)
+            present[np.searchsorted(offsets, self.numbers(at, stop), "right") - 1] = True
+            # Of large groups, the first samples are of all of them.
+            if end <= last and np.count_nonzero(present) == len(known):
+                break
         return np.flatnonzero(present)
 
     def first_turn(self, cursor: int) -> int:
@@ -239,9 +284,9 @@ class Epoch:
         """About how many bytes the order and the plan of what is read together take, beside the samples."""
         if self.reads_groups:
             # One thread counts and reads a block while another one tells and gathers samples of the one before.
-            samples = 3 * PLANNED
+            samples = max(3 * PLANNED, LISTED) if self._overlap else 3 * PLANNED
         elif self._reads_blocks:
-            samples = int(np.diff(self.order.bounds).max(initial=0)) // self.world_size
+            samples = self._block_turns
         elif self._cuts_by_bytes:
             samples = int(np.diff(self._row_reads[0]).max(initial=0))
         else:
@@ -260,8 +305,19 @@ class Epoch:
 
     @property
     def largest_block_bytes(self) -> int:
-        """Bytes of the largest block that is read whole, also of one that is a single group; 0 without such blocks."""
-        return self.most_slab_bytes if self._reads_blocks else 0
+        """Most bytes of a rank's part of a block that is read whole, also of a single group; 0 without such blocks."""
+        if not self._reads_blocks:
+            return 0
+        if self.world_size == 1 or not (self._overlap or self.reads_groups):
+            return self.most_slab_bytes
+        order = self.order
+        if order.has_whole_groups(self.world_size):
+            # And those at the edges of its share.
+            needed = self.most_slab_bytes + 2 * order.largest_group_bytes
+        else:
+            # Groups that others need too.
+            needed = (self._block_turns + 1) * self.samples.sample_nbytes
+        return min(order.most_bytes, needed)
 
     def bounds(self, begin: int, end: int) -> list[int]:
         """Return the turns at which reading from turn ``begin`` to ``end`` is cut, both included.

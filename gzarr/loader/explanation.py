@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from .epoch import Epoch
     from .reading import Source
+    from .volumes import Volume
 
     IntArray = npt.NDArray[np.int64]
 
@@ -169,17 +170,32 @@ def amplification(epoch: Epoch) -> float:
     """Estimate the bytes that are decoded to the bytes of the chunks that are needed."""
     count = epoch.samples.count
     decoded = _of_blocks(epoch) if epoch.settings.shuffle == "blocks" else _of_reads(epoch)
-    if epoch.reads_groups:
-        # Each chunk is needed.
-        needed_bytes = sum(s.nchunks * s.chunk_nbytes for volume in epoch.samples.each for s in volume.sources)
-        return decoded / needed_bytes if needed_bytes else 1.0
-    needed: dict[Source, IntArray] = {}
-    for begin in range(0, count, _AT_ONCE):
-        for source, chunks in _touched(epoch, np.arange(begin, min(begin + _AT_ONCE, count))):
-            needed[source] = distinct(needed[source], chunks) if source in needed else chunks
-    needed_bytes = sum(len(chunks) * source.touched_nbytes for source, chunks in needed.items())
+    if count > _AT_ONCE and epoch.is_dense:
+        needed_bytes = sum(map(_bytes_without_gap, epoch.samples.each))
+    else:
+        needed: dict[Source, IntArray] = {}
+        for begin in range(0, count, _AT_ONCE):
+            for source, chunks in _touched(epoch, np.arange(begin, min(begin + _AT_ONCE, count))):
+                needed[source] = distinct(needed[source], chunks) if source in needed else chunks
+        needed_bytes = sum(len(chunks) * source.touched_nbytes for source, chunks in needed.items())
     # Samples without elements need no bytes.
     return max(decoded / needed_bytes, 1.0) if needed_bytes else 1.0
+
+
+def _bytes_without_gap(volume: Volume) -> int:
+    """Return the bytes of the chunks of a volume's samples on a grid, which leave no gap: of all from first to last."""
+    samples, result = volume.samples, 0
+    if not samples.count:
+        return 0
+    corners = np.array(
+        [[0] * len(samples.counts), [(n - 1) * s for n, s in zip(samples.counts, samples.stride, strict=True)]]
+    )
+    for source in volume.sources:
+        if 0 not in source.read_shape:
+            low, high = source.inside(corners)
+            first, last = source.grid.chunk_of(np.stack([low, high + np.array(source.read_shape) - 1]))
+            result += math.prod((last - first + 1).tolist()) * source.touched_nbytes
+    return result
 
 
 def _of_blocks(epoch: Epoch) -> float:

@@ -115,6 +115,14 @@ class Fingerprint:
             parts.append(samples.share)
             if samples.classes is not None:
                 parts.append(_hash(samples.classes.tobytes(), 64))
+        # What is drawn in a way of its own says so, so that the other fingerprints stay.
+        each = [volume.samples for volume in volumes.each]
+        if len(each) > 1 and any(samples.is_drawn for samples in each):
+            parts.append("drawn for each epoch")
+        if any(samples.is_drawn_of_many for samples in each):
+            parts.append("drawn of many")
+        if any(samples.comes_in_rounds for samples in each):
+            parts.append("in rounds")
         lengths = [volume.samples.lengths for volume in volumes.each]
         shuffling: list[Any] = [ORDER_VERSION, order.shuffle, order.block_bytes, order.streams, lengths]
         rows = [source for volume in volumes.each for source in volume.sources if source.is_rows]

@@ -11,7 +11,7 @@ from copy import copy as copied
 from dataclasses import replace
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, SupportsFloat, SupportsIndex
 
 from ..display import readable_size
 from ..engines.cuda.devices import get_device
@@ -34,14 +34,13 @@ from .position import Position
 from .progress import Progress
 from .samplers import Sampler, sampler_of
 from .samples import Geometry
-from .stats import Stats
 from .tensors import flipped, stacked
 from .trainer_epochs import EpochSetter
-from .volumes import Volume, Volumes
+from .volumes import Volume, Volumes, as_they_are
 from .work import Giving, most_held
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     import numpy.typing as npt
 
@@ -51,6 +50,7 @@ if TYPE_CHECKING:
     from .keeping import Reads
     from .like import Like
     from .order import Shuffle
+    from .stats import Stats
     from .tensors import Flip, Stack
     from .work import OnError
 
@@ -166,29 +166,30 @@ class Loader:
         arrays: Inputs,
         sampler: Sampler | None = None,
         *,
-        weights: Sequence[float] | None = None,
-        batch_size: int = 1,
+        weights: Collection[SupportsFloat] | None = None,
+        batch_size: SupportsIndex = 1,
         shuffle: Shuffle = "blocks",
-        seed: int = 0,
-        buffer_bytes: int = _BUFFER_BYTES,
+        seed: SupportsIndex = 0,
+        buffer_bytes: SupportsIndex = _BUFFER_BYTES,
         drop_last: bool = True,
         pad: bool = False,
-        rank: int = 0,
-        world_size: int = 1,
+        rank: SupportsIndex = 0,
+        world_size: SupportsIndex = 1,
         like: Like | None = None,
-        prefetch: int = 2,
+        prefetch: SupportsIndex = 2,
         transform: Callable[[Batch], Any] | None = None,
         on_error: OnError = "raise",
         copy: bool = True,
         pin_memory: bool = False,
         stack: Stack | None = None,
         flip: Flip | None = None,
-        streams: int | None = None,
+        streams: SupportsIndex | None = None,
         dense: bool = True,
     ) -> None:
         sampler = sampler_of(sampler)
         volumes, self._spacings = levels_of(arrays, sampler.spacing)
-        volumes = with_one_list(volumes)
+        # From here on, the arrays are what they are now, whatever becomes of the user's.
+        volumes = as_they_are(with_one_list(volumes))
         batch_size, world_size = integer("batch_size", batch_size, 1), integer("world_size", world_size, 1)
         rank, prefetch = integer("rank", rank), integer("prefetch", prefetch)
         seed = integer("seed", seed, most=math.inf)
@@ -252,7 +253,6 @@ class Loader:
         self._documents = Documents(volumes, self._fingerprint)
         self._position = Position()
         self._warned = False
-        self._stats = Stats()
         # How epochs are read, once it was chosen.
         self._reads: Reads | None = None
         self._refuse_no_batches()
@@ -261,7 +261,7 @@ class Loader:
         """Leave out the iterator: copies and other processes have none yet."""
         return self.__dict__ | {"_position": self._position.without_iterator()}
 
-    def split(self, part: int, parts: int) -> Loader:
+    def split(self, part: SupportsIndex, parts: SupportsIndex) -> Loader:
         """Return a loader of a part of this one's samples, with the same state.
 
         Parameters
@@ -282,7 +282,6 @@ class Loader:
         other = copied(self)
         other._rank = self._rank + self._world_size * part
         other._world_size = self._world_size * parts
-        other._stats = Stats()
         other._reads = None
         other._refuse_no_batches(parts)
         return other
@@ -290,6 +289,8 @@ class Loader:
     def _refuse_no_batches(self, parts: int = 1) -> None:
         """Refuse an epoch without any batch of this rank, or part of a rank, though there are samples."""
         count, ranks = self._volumes.count, self._world_size // parts
+        if not count and any(volume.samples.total and volume.samples.share != 1 for volume in self._volumes.each):
+            raise ArgumentError("weights= leave no sample of an epoch; give larger ones, or more volumes")
         if not count or self._of_epoch(0).steps(0):
             return
         shared = f"{ranks} rank{'s' * (ranks > 1)}" + (f" of {parts} workers" if parts > 1 else "")
@@ -326,11 +327,11 @@ class Loader:
         # Which chunks stay decoded takes a while to choose, if that was not done before.
         chosen = self._order.shuffle == "blocks" or self._reads is not None
         held = self._held_bytes(epoch) if chosen and is_quick(epoch) else None
-        return loader_html(self._arrays, self._sampler, epoch, self._position.next_cursor, held)
+        return loader_html(self._arrays, self._sampler, epoch, self._position.place.next_cursor, held)
 
     def __len__(self) -> int:
         """Return the number of batches of an epoch, of this rank."""
-        return self._of_epoch(self._position.epoch).steps(0)
+        return self._of_epoch(self._position.place.epoch).steps(0)
 
     def __iter__(self) -> Pipeline:
         """Give out the batches of an epoch: of the one in which :meth:`load_state_dict` went on, else of the next."""
@@ -349,29 +350,31 @@ class Loader:
             self._say_what_changed()
         position = self._position
         begun = position.begin()
-        epoch = self._read_of(begun.epoch)
-        begun.steps = epoch.steps(begun.cursor)
 
         def given(steps: int | None) -> None:
             position.give(begun, None if steps is None else epoch.cursor(begun.cursor, steps))
 
-        self._warn_of_little_mixing(epoch)
-        giving = Giving(self._transform, self._on_error, self._copy, self._like, self._pinned, self._static)
-        pipeline = Pipeline(epoch, begun.cursor, giving, progress=given, documents=self._documents)
-        if together:
-            # Chunks are asked for meanwhile: the documents of a remote store take a round trip.
-            try:
-                self._say_what_changed()
-            except BaseException:
-                pipeline.close()
-                position.undo(begun)
-                raise
-        if instead_of is not None:
-            instead_of.become(pipeline)
-            pipeline = instead_of
-        begun.pipeline = weakref.ref(pipeline)
-        weakref.finalize(pipeline, position.drop, begun).atexit = False
-        self._stats = pipeline.stats
+        try:
+            epoch = self._read_of(begun.epoch)
+            begun.steps = epoch.steps(begun.cursor)
+            self._warn_of_little_mixing(epoch)
+            giving = Giving(self._transform, self._on_error, self._copy, self._like, self._pinned, self._static)
+            pipeline = Pipeline(epoch, begun.cursor, giving, progress=given, documents=self._documents)
+            if together:
+                # Chunks are asked for meanwhile: the documents of a remote store take a round trip.
+                try:
+                    self._say_what_changed()
+                except BaseException:
+                    pipeline.close()
+                    raise
+            if instead_of is not None:
+                instead_of.become(pipeline)
+                pipeline = instead_of
+        except BaseException:
+            # Also where warnings are errors: without an iterator, nothing has begun.
+            position.undo(begun)
+            raise
+        begun.pipeline, begun.stats = weakref.ref(pipeline), pipeline.stats
         return pipeline
 
     def progress(self) -> Progress:
@@ -383,7 +386,7 @@ class Loader:
         """
         batches = self._begin()
         total = len(self)
-        return Progress(batches, f"epoch {self._position.epoch}", total - batches.steps, total)
+        return Progress(batches, f"epoch {self._position.place.epoch}", total - batches.steps, total)
 
     def _say_what_changed(self) -> None:
         """Warn of arrays that have grown since the loader was made, and refuse those that are not there any more."""
@@ -408,7 +411,7 @@ class Loader:
 
     def explain(self) -> Explanation:
         """Return how often chunks are decoded, how well samples are mixed, and how much memory that takes."""
-        epoch = self._read_of(self._position.epoch)
+        epoch = self._read_of(self._position.place.epoch)
         return explain(epoch, partial(self._widest, epoch), self._held_bytes(epoch))
 
     def _held_bytes(self, epoch: Epoch) -> int:
@@ -421,15 +424,16 @@ class Loader:
 
     def stats(self) -> Stats:
         """Return what the last iterator has given out until now, and where its time went: a copy of its counters."""
-        return replace(self._stats)
+        return replace(self._position.stats)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state: what was given out, not what was read ahead. It is small and can be written as JSON."""
+        place = self._position.place
         return {
             "version": STATE_VERSION,
             "seed": self._order.seed,
-            "epoch": self._position.epoch,
-            "cursor": self._position.cursor,
+            "epoch": place.epoch,
+            "cursor": place.cursor,
             "streams": self._order.streams,
             "fingerprint": self.fingerprint,
         }
@@ -490,8 +494,8 @@ class Loader:
             If it is no such number.
         """
         epoch = integer("epoch", epoch)
-        position = self._position
-        if not position.is_loaded or (epoch != position.epoch and not self._has_more()):
+        place = self._position.place
+        if not place.is_loaded or (epoch != place.epoch and not self._has_more()):
             self._begin_at(epoch)
 
     def _begin_at(self, epoch: int) -> None:
@@ -501,12 +505,12 @@ class Loader:
     @property
     def next_epoch(self) -> int:
         """Number of the epoch of the next iteration."""
-        return self._position.next_epoch
+        return self._position.place.next_epoch
 
     @property
     def goes_on(self) -> bool:
         """Whether the next iteration goes on from a state that was loaded."""
-        return self._position.is_loaded
+        return self._position.place.is_loaded
 
     @property
     def batch_sampler(self) -> EpochSetter:
@@ -518,16 +522,21 @@ class Loader:
         if anew is None:
             return
         # What the next iteration gives out, and the last one if no batch was taken.
-        begun = self._position.begun
+        begun = self._position.untaken
         iterator = None if begun is None else begun.iterator
         self._begin_at(anew)
-        if begun is not None and iterator is not None and not iterator.ended and begun.epoch != anew:
+        if begun is None or iterator is None or iterator.ended:
+            return
+        if begun.epoch != anew:
             self._begin(iterator)
-            self._begin_at(anew)
+            begun = self._position.untaken
+            assert begun is not None
+        self._position.repeat(begun)
 
     def _has_more(self) -> bool:
         """Return whether there are batches after the current state."""
-        return self._of_epoch(self._position.epoch).steps(self._position.cursor) > 0
+        place = self._position.place
+        return self._of_epoch(place.epoch).steps(place.cursor) > 0
 
     def _read_of(self, epoch: int) -> Epoch:
         """Return an epoch that is to be read."""
@@ -598,7 +607,7 @@ class Loader:
         return str(self._fingerprint)
 
 
-def _shares(weights: Sequence[float] | None, count: int) -> list[float]:
+def _shares(weights: Collection[SupportsFloat] | None, count: int) -> list[float]:
     """Return how many samples of each volume an epoch has, relative to the number that it has."""
     try:
         shares = [1.0] * count if weights is None else as_floats(list(weights)).ravel().tolist()

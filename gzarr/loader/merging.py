@@ -159,7 +159,8 @@ class Merge:
         if type(budget_bytes) is not int or budget_bytes < 1:
             raise ArgumentError(f"budget_bytes must be a positive integer, not {budget_bytes!r}")
         self._out, self._partial, self._budget_bytes = out, bool(partial), budget_bytes
-        self._axes = _checked_axes(sampler.axes if axes is None else axes, len(np.atleast_1d(sampler.shape)), out)
+        shape: Any = sampler.shape
+        self._axes = _checked_axes(sampler.axes if axes is None else axes, len(np.atleast_1d(shape)), out)
         k = len(self._axes)
         size, chunks = (tuple(of[axis] for axis in self._axes) for of in (out.shape, out.chunks))
         samples = replace(sampler, axes=tuple(range(k))).bind({"": Geometry(size, chunks, out.dtype)}, 1)

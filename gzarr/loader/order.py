@@ -18,11 +18,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import numpy as np
 
+from ..cached import cached_property
 from ..distinct import distinct
 from .permutation import Permutation, Permutations, hashed, mix
 
@@ -163,7 +164,10 @@ class EpochOrder:
         return self._groups[cuts[block] : cuts[block + 1]]
 
     def groups_of_rank(self, block: int, rank: int, world_size: int) -> IntArray:
-        """Return the groups that a rank has samples of in a block of which ranks have whole groups, ascending."""
+        """Return the groups that a rank may have samples of in a block, ascending.
+
+        Of each, it has some if ranks have whole groups. Otherwise the streams of a team share their groups.
+        """
         return np.sort(self.groups(block)[self._block(block).groups_of_rank(rank, world_size)])
 
     @cached_property
@@ -318,9 +322,11 @@ class _Block:
         return self._starts[group] + within
 
     def groups_of_rank(self, rank: int, world_size: int) -> npt.NDArray[np.bool_]:
-        """Return which groups a rank has samples of, if teams are within ranks."""
+        """Return which groups the teams of a rank have samples of."""
         columns = np.arange(self._streams)
-        own = self._part_of[columns[(self._begin + columns) % world_size == rank]]
+        own_teams = np.zeros(self._teams, bool)
+        own_teams[self._team_of[(self._begin + columns) % world_size == rank]] = True
+        own = self._part_of[own_teams[self._team_of]]
         begins, ends = self._part_begins[own], np.append(self._part_begins, self._ends[-1])[own + 1]
         present = np.zeros(len(self._sizes), bool)
         for begin, end in zip(begins.tolist(), ends.tolist(), strict=True):

@@ -22,6 +22,7 @@ from .posing import Posing
 from .samples import Part
 
 if TYPE_CHECKING:
+    from ..integers import Integers
     from .factors import Factor
     from .poses import Poses
     from .samples import Geometry, Pad
@@ -61,7 +62,7 @@ class PosedSampler(Protocol):
         """Distances of a patch's elements."""
 
     @property
-    def axes(self) -> tuple[int, ...] | None:
+    def axes(self) -> Integers | None:
         """Axes of the first array that patches are along."""
 
     @property

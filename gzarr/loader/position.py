@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
+
+from .stats import Stats
 
 if TYPE_CHECKING:
     import weakref
@@ -12,7 +14,37 @@ if TYPE_CHECKING:
     from .pipeline import Pipeline
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
+class Place:
+    """A place in the epochs, after which the next iteration comes.
+
+    Attributes
+    ----------
+    epoch, cursor
+        Epoch of what was given out last, and position of its order after that.
+    is_used
+        Whether an iterator has begun the epoch, so that the next one gives out the next epoch.
+    is_loaded
+        Whether it is that of a state, with which no iterator has gone on.
+    """
+
+    epoch: int = 0
+    cursor: int = 0
+    is_used: bool = False
+    is_loaded: bool = False
+
+    @property
+    def next_epoch(self) -> int:
+        """Number of the epoch of the next iteration."""
+        return self.epoch + self.is_used
+
+    @property
+    def next_cursor(self) -> int:
+        """Position of the order from which the next iteration goes on."""
+        return 0 if self.is_used else self.cursor
+
+
+@dataclass(slots=True, eq=False)
 class BegunEpoch:
     """An iteration that has begun.
 
@@ -25,7 +57,13 @@ class BegunEpoch:
     loaded
         Whether it goes on from a state.
     before
-        Epoch and cursor, ``is_used`` and ``is_loaded`` before it began.
+        Place of the loader when it began.
+    earlier
+        The iteration before it, until a batch was taken.
+    place
+        Its own place: the loader's, if nothing has come after it.
+    stats
+        Counters of its iterator.
     steps
         Number of batches that it has left.
     is_taken
@@ -39,7 +77,10 @@ class BegunEpoch:
     epoch: int
     cursor: int
     loaded: bool
-    before: tuple[int, int, bool, bool]
+    before: Place
+    earlier: BegunEpoch | None
+    place: Place
+    stats: Stats = field(default_factory=Stats)
     steps: int = 0
     is_taken: bool = False
     is_known: bool = False
@@ -50,77 +91,103 @@ class BegunEpoch:
         """The iterator, if it is still there and no batch was taken."""
         return None if self.is_taken or self.pipeline is None else self.pipeline()
 
+    @property
+    def is_nothing(self) -> bool:
+        """Whether the iterator was dropped before a batch was taken, so that it counts for nothing."""
+        return not self.is_taken and self.pipeline is not None and self.pipeline() is None
+
 
 @dataclass(slots=True)
 class Position:
     """Where a loader is in its epochs.
 
+    The place is that of the last iteration, or one that was set since. Iterations that count for nothing are passed
+    over when it is asked for, not when their iterators are dropped: the garbage collector does that at any moment.
+
     Attributes
     ----------
-    epoch, cursor
-        Epoch of what was given out last, and position of its order after that.
-    is_used
-        Whether an iterator has begun the epoch, so that the next one gives out the next epoch.
-    is_loaded
-        Whether a state was loaded since the last iterator.
-    begun
-        The last iteration, until its iterator is dropped.
     difference
         Of the loader's number of an epoch from a trainer's.
     """
 
-    epoch: int = 0
-    cursor: int = 0
-    is_used: bool = False
-    is_loaded: bool = False
-    begun: BegunEpoch | None = None
     difference: int = 0
+    _place: Place = field(default_factory=Place)
+    _last: BegunEpoch | None = None
 
     def without_iterator(self) -> Position:
         """Return a copy for another loader, which has no iterator yet."""
-        return replace(self, begun=None)
+        return Position(self.difference, replace(self.place))
 
     @property
-    def next_epoch(self) -> int:
-        """Number of the epoch of the next iteration."""
-        return self.epoch + self.is_used
+    def place(self) -> Place:
+        """The present place."""
+        self._pass_over()
+        return self._place
 
     @property
-    def next_cursor(self) -> int:
-        """Position of the order from which the next iteration goes on."""
-        return 0 if self.is_used else self.cursor
+    def last(self) -> BegunEpoch | None:
+        """The last iteration."""
+        self._pass_over()
+        return self._last
+
+    def _pass_over(self) -> None:
+        """Go back to before the last iterations, where they count for nothing."""
+        while (last := self._last) is not None and last.is_nothing:
+            self._take_back(last)
+
+    def _take_back(self, last: BegunEpoch) -> None:
+        if self._place is last.place:
+            self._place = last.before
+        self._last = last.earlier
+
+    @property
+    def untaken(self) -> BegunEpoch | None:
+        """The last iteration, if no batch of it was taken."""
+        last = self.last
+        return None if last is None or last.is_taken else last
+
+    @property
+    def stats(self) -> Stats:
+        """Counters of the last iteration."""
+        last = self.last
+        return Stats() if last is None else last.stats
 
     def begin(self) -> BegunEpoch:
         """Begin an iteration."""
-        before = self.epoch, self.cursor, self.is_used, self.is_loaded
-        self.epoch, self.cursor = self.next_epoch, self.next_cursor
-        self.begun = BegunEpoch(self.epoch, self.cursor, self.is_loaded, before)
-        self.is_used, self.is_loaded = True, False
-        return self.begun
+        before, earlier = self.place, self.last
+        # Whoever begins many and takes nothing keeps no more of them than there are iterators.
+        while earlier is not None and (gone := earlier.earlier) is not None and gone.is_nothing:
+            if earlier.before is gone.place:
+                earlier.before = gone.before
+            earlier.earlier = gone.earlier
+        epoch, cursor = before.next_epoch, before.next_cursor
+        own = Place(epoch, cursor, is_used=True)
+        begun = BegunEpoch(epoch, cursor, before.is_loaded, before, earlier, own)
+        self._place, self._last = own, begun
+        return begun
 
     def undo(self, begun: BegunEpoch) -> None:
         """Take back an iteration that cannot begin after all."""
-        self.epoch, self.cursor, self.is_used, self.is_loaded = begun.before
+        if self._last is begun:
+            self._take_back(begun)
 
     def give(self, begun: BegunEpoch, cursor: int | None) -> None:
         """Take note of a batch that was given out, after which the order is at ``cursor``; None after the last one."""
-        begun.is_taken = True
-        # Of several iterators, the last one's state is the loader's.
-        if self.epoch == begun.epoch and cursor is None:
-            self.epoch, self.cursor, self.is_used = begun.epoch + 1, 0, False
-        elif self.epoch == begun.epoch and cursor is not None:
-            self.cursor, self.is_used = cursor, True
-
-    def drop(self, begun: BegunEpoch) -> None:
-        """Take note that an iterator is gone. Without a batch, it counts for nothing."""
-        if self.begun is begun:
-            self.begun = None
-        if not begun.is_taken and self.epoch == begun.epoch and self.is_used:
-            self.is_used, self.is_loaded = False, begun.loaded
+        begun.is_taken, begun.earlier = True, None
+        place = begun.place
+        if cursor is None:
+            place.epoch, place.cursor, place.is_used = begun.epoch + 1, 0, False
+        else:
+            place.cursor, place.is_used = cursor, True
 
     def go_to(self, epoch: int, cursor: int = 0, *, is_loaded: bool = False) -> None:
-        """Make the next iteration an epoch, from a position of its order on."""
-        self.epoch, self.cursor, self.is_used, self.is_loaded = epoch, cursor, False, is_loaded
+        """Make the next iteration an epoch, from a position of its order on, whatever iterators give out meanwhile."""
+        self._place = Place(epoch, cursor, is_loaded=is_loaded)
+
+    def repeat(self, begun: BegunEpoch) -> None:
+        """Make the next iteration the epoch of the last one, unless that gives out a batch before."""
+        begun.before, begun.place = Place(begun.epoch), Place(begun.epoch)
+        self._place = begun.place
 
     def follow(self, epoch: int, has_more: Callable[[], bool]) -> int | None:
         """Count epochs with a trainer.
@@ -138,10 +205,10 @@ class Position:
             The epoch that is to begin anew; None if the next iteration is the trainer's epoch, or the one that has
             begun.
         """
-        begun = self.begun
-        if self.is_loaded:
-            first, left = self.epoch, has_more()
-        elif begun is not None and not begun.is_taken and not begun.is_known and (begun.loaded or not epoch):
+        begun, place = self.untaken, self.place
+        if place.is_loaded:
+            first, left = place.epoch, has_more()
+        elif begun is not None and not begun.is_known and (begun.loaded or not epoch):
             # Trainers make the iterator of their first epoch before they say which one it is.
             begun.is_known = True
             first, left = begun.epoch, begun.steps > 0

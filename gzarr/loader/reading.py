@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from ..cached import cached_property
 from ..distinct import distinct
 from ..errors import ArgumentError
 from ..plan.planner import plan_windows
@@ -124,7 +124,7 @@ class Source:
     @property
     def row_offsets(self) -> IntArray:
         """How many entries are before each row of the matrix, int64 ``(rows + 1,)``."""
-        return self._view.matrix.indptr
+        return self._view._snapshot.indptr
 
     @cached_property
     def entry_nbytes(self) -> int:
@@ -204,16 +204,16 @@ class Source:
         """Bytes of each of them, decoded; of a matrix, with that of ``indices``."""
         if not self.is_rows:
             return self.chunk_nbytes
-        matrix = self._view.matrix
-        itemsize = matrix.data.dtype.itemsize + matrix.indices.dtype.itemsize
-        return math.prod(matrix.data._planned_grid.chunk_shape) * itemsize
+        layout = self._view._snapshot.layout
+        itemsize = layout.data.dtype.itemsize + layout.indices.dtype.itemsize
+        return math.prod(layout.data._planned_grid.chunk_shape) * itemsize
 
     def _chunks_of_rows(self, origins: IntArray) -> tuple[IntArray, IntArray]:
         """Return the first and the last chunk of ``data`` that rows with entries need."""
         offsets, rows = self.row_offsets, self.inside(origins)[:, 0]
         begins, ends = offsets[rows], offsets[rows + 1]
         some = begins < ends
-        length = self._view.matrix.data._planned_grid.chunk_shape[0]
+        length = self._view._snapshot.data._planned_grid.chunk_shape[0]
         return begins[some] // length, (ends[some] - 1) // length
 
     def overlaps(self, stride: Sequence[int]) -> bool:

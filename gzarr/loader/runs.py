@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ..arrays.exporting import ExportedArray
+    from ..integers import Integers
     from .cells import IntArray
     from .samples import Geometry
 
@@ -68,14 +69,14 @@ class Windows(Sampler):
     """
 
     axis: int
-    runs: Mapping[str, tuple[int, int]] | None = None
+    runs: Mapping[str, Integers] | None = None
     stride: int = 1
     where: Any = field(default=None, compare=False, repr=False)
-    steps: Mapping[str, Sequence[int]] | None = None
+    steps: Mapping[str, Integers] | None = None
     valid: Any = field(default=None, compare=False, repr=False)
     static: Mapping[str, Any] | None = field(default=None, compare=False, repr=False)
     every: int = 1
-    rollout: Mapping[str, Sequence[int]] | None = None
+    rollout: Mapping[str, Integers] | None = None
     weights: Any = field(default=None, compare=False, repr=False)
     balance: Any = field(default=None, compare=False, metadata=HASHED)
     samples: int | None = None
@@ -117,7 +118,7 @@ class Windows(Sampler):
         offsets = self._offsets()
         low = min(map(min, offsets.values()))
         chosen, count, stride = self._chosen(size, offsets)
-        return stride * np.arange(count) - low if chosen is None else chosen - low
+        return _rows(chosen, count, stride, low)
 
     def _bound(self, arrays: Mapping[str, Geometry], most_bytes: int, taken: Mapping[str, tuple[int, ...]]) -> Samples:
         """Return the samples of some arrays, with some steps of each run."""
@@ -126,7 +127,8 @@ class Windows(Sampler):
         offsets = self._offsets()
         chosen, count, stride = self._chosen(size, offsets)
         low = min(map(min, offsets.values()))
-        rows = stride * np.arange(count) - low if chosen is None else chosen - low
+        # There may be a hundred million of them.
+        rows = None if self.weights is None else _rows(chosen, count, stride, low)
         weights = checked_weights(self.weights, count, size, rows)
         check_number(self.samples, count, weights, replace=self.replace)
         every = integer("every", self.every, 1)
@@ -253,6 +255,11 @@ class _Stage(Sampler):
         offsets = self.windows._offsets()
         taken = {name: steps[: self.numbers.get(name, len(steps))] for name, steps in offsets.items()}
         return self.windows._bound(arrays, most_bytes, taken)
+
+
+def _rows(chosen: IntArray | None, count: int, stride: int, low: int) -> IntArray:
+    """Return the steps of the samples, the first step of which is ``low`` from it, int64 ``(n,)``."""
+    return stride * np.arange(count) - low if chosen is None else chosen - low
 
 
 def _together(taken: Mapping[str, tuple[int, ...]]) -> tuple[tuple[int, ...], dict[str, slice]]:

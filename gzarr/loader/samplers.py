@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ..arrays.exporting import ExportedArray
+    from ..integers import EachAxis, Integers
     from .cells import IntArray
     from .posed_patches import Interpolations
     from .poses import Flip, Rotate
@@ -135,8 +136,8 @@ class Rows(Sampler):
         Name of the loader's array that has the class of each row, all of which are drawn equally often, over all
         volumes together; or the classes, ``(n,)``. Read once, when the loader is made. None for no such weights.
     samples
-        Samples of an epoch (with several volumes, of each). None for as many as there are rows; for as many of each
-        class as the smallest has with ``balance`` and without replacement.
+        Samples of an epoch for each volume (with ``balance``, shared by all of them). None for as many as there are
+        rows; for as many of each class as the smallest has with ``balance`` and without replacement.
     replace
         Whether a row may be drawn several times in an epoch.
     """
@@ -250,22 +251,22 @@ class Patches(Sampler):
     ``spacing``, each has elements of any size, and all patches have one shape.
     """
 
-    shape: tuple[int, ...]
-    stride: tuple[int, ...] | int | None = None
+    shape: EachAxis
+    stride: EachAxis | None = None
     jitter: bool = False
-    halo: tuple[int, ...] | int = 0
+    halo: EachAxis = 0
     pad: Pad | None = "reflect"
     where: Any = field(default=None, compare=False, repr=False)
     weights: Any = field(default=None, compare=False, repr=False)
-    axes: tuple[int, ...] | None = None
+    axes: Integers | None = None
     samples: int | None = None
     replace: bool = True
     rotate: Rotate | None = None
-    scale: tuple[float, float] | None = None
+    scale: Sequence[float] | None = None
     flip: Flip | None = None
     shear: float | None = None
-    shift: float | tuple[float, ...] | None = None
-    spacing: tuple[float, ...] | None = None
+    shift: float | Sequence[float] | None = None
+    spacing: Sequence[float] | None = None
     interpolation: Interpolations = "linear"
     dtype: Any = None
 

@@ -10,10 +10,12 @@ import numpy as np
 import numpy.typing as npt
 
 from .cells import Cells
-from .drawing import drawn
+from .drawing import TABLED, drawn, drawn_counts, total_count
 from .permutation import Permutation, hashed, mix, uniform
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from .cells import IntArray
     from .factors import Factor
     from .posing import Posing
@@ -26,6 +28,7 @@ _SHIFT = 12
 _RESAMPLING = 13
 _STARTS = 14
 _POSES = 15
+_COUNTS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,8 +202,13 @@ class Samples:
 
     @property
     def count(self) -> int:
-        """Number of samples of an epoch."""
-        return round((self._pool if self.number is None else self.number) * self.share)
+        """Number of samples of an epoch if there are no others; see :func:`count_of`."""
+        return total_count([self.expected])
+
+    @property
+    def expected(self) -> float:
+        """Number of samples of an epoch in the mean of all epochs."""
+        return (self._pool if self.number is None else self.number) * self.share
 
     @property
     def _pool(self) -> int:
@@ -222,14 +230,40 @@ class Samples:
         """Whether all cells of a grid with one axis are samples, each where its cell is."""
         return len(self.counts) == 1 and self.chosen is None and self.jitter is None and not self.is_weighed
 
-    def cells(self, seed: int, epoch: int, *, grouped: bool = True) -> Cells:
+    @property
+    def is_drawn(self) -> bool:
+        """Whether chance tells which samples an epoch has: not if each comes once, or all equally often."""
+        if self.weights is not None:
+            return True
+        return self._pool > 0 and self.expected % self._pool != 0
+
+    @property
+    def is_drawn_of_many(self) -> bool:
+        """Whether it does so for so many equal ones that not each of them is looked at."""
+        return self.weights is None and self._pool > TABLED and self.is_drawn
+
+    @property
+    def comes_in_rounds(self) -> bool:
+        """Whether weighed samples come several times because there are too few of them to come once."""
+        if self.weights is None or self.replace:
+            return False
+        return self.count > int(np.count_nonzero(self.weights))
+
+    def cells(self, seed: int, epoch: int, *, grouped: bool = True, rows: IntArray | None = None) -> Cells:
         """Return the cells of an ``epoch`` with a ``seed``; in one group, so in their own order, if not ``grouped``.
 
         Random windows have other groups in each epoch, so that each place is met as often as the others.
+
+        Parameters
+        ----------
+        seed, epoch, grouped
+            See above.
+        rows
+            What :func:`rows_of` has for these samples if there are others; None for those of an epoch without others.
         """
         lengths = self.lengths if grouped else tuple(max(n, 1) for n in self.counts)
         if self.chosen is not None or self.is_weighed:
-            rows = self._drawn(seed, epoch)
+            rows = self.rows(seed, epoch) if rows is None else rows
             if self.chosen is None:
                 return Cells.of_some(self.counts, lengths, np.stack(np.unravel_index(rows, self.counts), axis=1), rows)
             listed = self.chosen[rows] // np.array(self.stride)
@@ -324,18 +358,68 @@ class Samples:
             return np.asarray(self.chosen[rows], np.int64)
         return np.asarray(np.stack(np.unravel_index(rows, self.counts), axis=1) * np.array(self.stride), np.int64)
 
-    def _drawn(self, seed: int, epoch: int) -> IntArray:
-        """Return the samples of an epoch, ascending."""
+    def rows(self, seed: int, epoch: int, count: int | None = None, key: tuple[int, ...] = ()) -> IntArray:
+        """Return the samples of an epoch by their rows in the list of all, ascending.
+
+        Parameters
+        ----------
+        seed, epoch
+            Those of the epoch.
+        count
+            Number of samples; None for :attr:`count`.
+        key
+            Integers that determine what is drawn, with those of the epoch.
+        """
         if not self.is_weighed:
             return np.arange(self.total)
+        count = self.count if count is None else count
+        drawing = mix(seed, epoch, _RESAMPLING, *key)
         if self.every == 1:
-            key = mix(seed, epoch, _RESAMPLING)
-            return drawn(self.total, self.count, self.weights, key, replace=self.replace, classes=self.classes)
+            return drawn(self.total, count, self.weights, drawing, replace=self.replace, classes=self.classes)
         # All first samples come before one comes again.
         pool = self._pool
         firsts = self.total - self.every * (pool - 1)
         first = int(Permutation(firsts, (seed, epoch // firsts, _STARTS))(np.array([epoch % firsts]))[0])
-        rows = np.arange(pool)
-        if self.count != pool:
-            rows = drawn(pool, self.count, None, mix(seed, epoch, _RESAMPLING), replace=True)
+        rows = np.arange(pool) if count == pool else drawn(pool, count, None, drawing, replace=True)
         return first + self.every * rows
+
+
+def count_of(each: Sequence[Samples]) -> int:
+    """Return how many samples an epoch of several volumes has, the same number in each epoch."""
+    return total_count([samples.expected for samples in each])
+
+
+def rows_of(each: Sequence[Samples], seed: int, epoch: int) -> list[IntArray | None]:
+    """Return which samples of each volume an epoch has: as :meth:`Samples.rows`, but with regard to the others.
+
+    Of volumes with weights or with a number of samples, an epoch has as many samples as expected in the mean: whole
+    numbers are drawn for each epoch. Classes come equally often in all volumes together, so their samples are drawn as
+    if they were of one volume. None for volumes without others, or of which nothing is drawn.
+
+    Parameters
+    ----------
+    each
+        The samples of each volume.
+    seed, epoch
+        Those of the epoch.
+    """
+    if len(each) == 1 or not any(samples.is_drawn for samples in each):
+        return [None] * len(each)
+    if all(samples.classes is not None for samples in each):
+        return [*_rows_by_class(each, mix(seed, epoch, _RESAMPLING))]
+    counts = drawn_counts([samples.expected for samples in each], mix(seed, epoch, _COUNTS))
+    # A number for each volume: else all volumes would have the same rows.
+    return [
+        samples.rows(seed, epoch, count, (volume,)) if samples.is_weighed else None
+        for volume, (samples, count) in enumerate(zip(each, counts, strict=True))
+    ]
+
+
+def _rows_by_class(each: Sequence[Samples], key: int) -> list[IntArray]:
+    """Draw samples of all volumes together, by the weights of their classes and of their volumes."""
+    weights = np.concatenate([samples.weights * samples.share for samples in each if samples.weights is not None])
+    classes = np.concatenate([samples.classes for samples in each if samples.classes is not None])
+    found = drawn(len(weights), count_of(each), weights, key, replace=each[0].replace, classes=classes)
+    begins = np.cumsum([0, *(samples.total for samples in each)])
+    ends = np.searchsorted(found, begins)
+    return [found[ends[i] : ends[i + 1]] - begins[i] for i in range(len(each))]

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..arrays.writing import WritableArray
+from ..cached import cached_property
 from ..distinct import distinct
 from ..engines.cpu.batch import available
 from ..errors import ArgumentError
 from .boxes import group_bytes
 from .reading import Reading
 from .row_sizes import row_group_bytes, row_sample_bytes
+from .samples import count_of, rows_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     import numpy.typing as npt
 
@@ -31,6 +33,17 @@ if TYPE_CHECKING:
 _NARROW_BYTES = 512
 # Gathering from slabs costs a copy: it is for samples of which the slabs are at most this part.
 _MUCH_LESS = 0.75
+
+
+def as_they_are(volumes: Sequence[Mapping[str, ExportedArray]]) -> list[dict[str, ExportedArray]]:
+    """Return volumes of arrays that keep their shapes when those of users are resized, as views do anyway."""
+    kept: dict[int, ExportedArray] = {}
+
+    def same(array: ExportedArray) -> ExportedArray:
+        # One that has several names, or is in several volumes, stays one.
+        return kept.setdefault(id(array), array._same() if isinstance(array, WritableArray) else array)
+
+    return [{name: same(array) for name, array in volume.items()} for volume in volumes]
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,7 +151,7 @@ class Volumes:
     @property
     def count(self) -> int:
         """Number of samples of an epoch."""
-        return sum(volume.samples.count for volume in self.each)
+        return count_of([volume.samples for volume in self.each])
 
     @property
     def axes(self) -> int:
@@ -261,7 +274,9 @@ class Volumes:
 
     def cells(self, seed: int, epoch: int, *, grouped: bool) -> VolumesCells:
         """Return the cells of an epoch."""
-        each = [volume.samples.cells(seed, epoch, grouped=grouped) for volume in self.each]
+        rows = rows_of([volume.samples for volume in self.each], seed, epoch)
+        pairs = zip(self.each, rows, strict=True)
+        each = [volume.samples.cells(seed, epoch, grouped=grouped, rows=own) for volume, own in pairs]
         first = np.cumsum([0, *(int(cells.offsets[-1]) for cells in each)]).astype(np.int64)
         # Of all samples that there are, however many of them an epoch has.
         labels = np.cumsum([0, *(volume.samples.total for volume in self.each)]).astype(np.int64)

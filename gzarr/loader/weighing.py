@@ -11,6 +11,7 @@ from ..errors import ArgumentError
 from ..poses.numbers_given import as_floats
 from ..windows.columns import NullableValues
 from .arguments import as_array, flag, integer
+from .drawing import at_most_once
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -190,17 +191,17 @@ def balanced(sampler: W, volumes: Sequence[Mapping[str, ExportedArray]]) -> list
         counts = np.append(counts, len(there) - len(known))
     if not len(counts):
         return [sampler] * len(volumes)
-    borders = np.cumsum([len(own) for own in rows])[:-1]
-    weights, numbers = np.split(1.0 / counts[which], borders), np.split(which, borders)
-    number = len(which)
-    if sampler.samples is not None:
-        number = sampler.samples * len(volumes)
-    elif not sampler.replace:
-        # As many of each class as the smallest one has.
-        number = len(counts) * int(counts.min())
-    ends = np.rint(number * np.cumsum([0, *(own.sum() for own in weights)]) / len(counts)).astype(np.int64)
+    borders = np.cumsum([0, *map(len, rows)])
+    weights = 1.0 / counts[which]
+    number = _number(sampler, len(volumes), counts)
+    expected = number / len(counts) * weights
+    if not sampler.replace:
+        expected = at_most_once(expected, number)
+    # Those of each volume in the mean: which ones it has is drawn with those of the others, for each epoch.
+    ends = np.floor(np.append(0, np.cumsum(expected))[borders] + 0.5).astype(np.int64)
     result = []
-    of_each = zip(rows, weights, numbers, map(len, classes), np.diff(ends).tolist(), strict=True)
+    each, numbers = np.split(weights, borders[1:-1]), np.split(which, borders[1:-1])
+    of_each = zip(rows, each, numbers, map(len, classes), np.diff(ends).tolist(), strict=True)
     for own, some, its_classes, size, count in of_each:
         everywhere = ClassWeights(np.zeros(size), np.zeros(size, np.int64))
         everywhere.weights[own], everywhere.classes[own] = some, its_classes
@@ -212,6 +213,21 @@ def balanced(sampler: W, volumes: Sequence[Mapping[str, ExportedArray]]) -> list
         )
         result.append(replaced)
     return result
+
+
+def _number(sampler: Weighed, volumes: int, counts: IntArray) -> int:
+    """Return how many samples of some volumes an epoch has, whose classes have some numbers of rows."""
+    there = int(counts.sum())
+    if sampler.samples is None:
+        # Without replacement, as many of each class as the smallest one has.
+        return there if flag("replace", sampler.replace) else len(counts) * int(counts.min())
+    number = integer("samples", sampler.samples) * volumes
+    if number > there and not flag("replace", sampler.replace):
+        of_each = f" of each of {volumes} volumes" if volumes > 1 else ""
+        raise ArgumentError(
+            f"samples={sampler.samples}{of_each} without replacement, but there are {there} to draw from"
+        )
+    return number
 
 
 def _classes(

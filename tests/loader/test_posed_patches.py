@@ -42,7 +42,7 @@ def batches(loader: gzarr.Loader) -> list[Any]:
 
 def wanted(a: Any, loader: Any, batch: Any, i: int, length: tuple[int, ...], interpolation: Any = "linear") -> Any:
     """Return a patch, read by itself in the pose of its sample."""
-    epoch = loader._of_epoch(loader._position.epoch)
+    epoch = loader._of_epoch(loader._position.place.epoch)
     numbers = np.flatnonzero((epoch.origins(np.arange(epoch.samples.count))[:, :-1] == batch.origins[i]).all(axis=1))
     (number,) = [n for n in numbers if epoch.cells.labels(np.array([n]))[0] == batch.samples[i]]
     posing = epoch.samples.each[0].sources[0].part.posed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ from support.loaders import SHUFFLES
 
 import gzarr
 from gzarr.loader import Dataset, Loader, Patches, Rows, Windows
-from gzarr.loader.drawing import drawn
+from gzarr.loader.drawing import TABLED, drawn
 from gzarr.loader.permutation import mix
 
 if TYPE_CHECKING:
@@ -98,6 +99,80 @@ def test_without_replacement_the_probabilities_are_the_weights() -> None:
     # One is drawn always; two of the others, in proportion to their weights: 2 · 8 / 16 at most.
     assert times[6] == 4000
     assert np.allclose(times[:6] / 4000, 2 * weights[:6] / 16, atol=0.03)
+
+
+def test_some_of_many_take_no_time_and_memory_of_all() -> None:
+    drawn(10**7, 10, None, mix(0), replace=True)
+    tracemalloc.start()
+    try:
+        found = drawn(10**7, 1000, None, mix(1), replace=False)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
+    assert len(found) == 1000
+    assert (np.diff(found) > 0).all()
+    assert 0 <= found[0] < found[-1] < 10**7
+    # About as many in each tenth: six standard deviations.
+    assert np.abs(np.bincount(found // 10**6, minlength=10) - 100).max() < 60
+
+
+@pytest.mark.parametrize("total", [TABLED, TABLED + 1, 3 * TABLED])
+def test_equal_ones_are_drawn_equally_often(total: int) -> None:
+    count = total // 4
+    times, both = np.zeros(total), 0.0
+    for seed in range(400):
+        found = drawn(total, count, None, mix(seed), replace=False)
+        taken = np.zeros(total, bool)
+        taken[found] = True
+        assert np.count_nonzero(taken) == count
+        times += taken
+        both += np.count_nonzero(taken[1:] & taken[:-1]) / (total - 1) / 400
+    assert abs(np.sum((times - 100) ** 2 / 75) / total - 1) < 0.2
+    assert abs(both - 1 / 16) < 0.002
+    # Whole rounds of all, and some of one more.
+    rounds = np.bincount(drawn(total, 2 * total + count, None, mix(1), replace=True), minlength=total)
+    assert (np.bincount(rounds) == [0, 0, total - count, count]).all()
+
+
+def test_without_replacement_more_than_there_are_come_in_rounds() -> None:
+    weights = np.array([1.0, 0, 3, 9, 1])
+    for seed in range(50):
+        times = np.bincount(drawn(5, 10, weights, mix(seed), replace=False), minlength=5)
+        assert times[1] == 0
+        assert sorted(times[weights > 0].tolist()) == [2, 2, 3, 3]
+    loader = Loader(np.arange(8), Rows(weights=np.arange(8), samples=6, replace=False), weights=[2], batch_size=4)
+    assert sum(len(batch.samples) for batch in loader) == 4 * len(loader) == 12
+
+
+@pytest.mark.parametrize("shuffle", SHUFFLES)
+@pytest.mark.parametrize("options", [{}, {"replace": False}])
+def test_states_of_some_of_many(options: dict[str, Any], shuffle: Any) -> None:
+    def made(batch_size: int, rank: int = 0, world_size: int = 1) -> Loader:
+        return Loader(
+            gzarr.array(np.arange(20_000), chunks=(500,), device="cpu"), Rows(samples=90, **options), streams=6,
+            batch_size=batch_size, rank=rank, world_size=world_size, shuffle=shuffle, buffer_bytes=20_000,
+            drop_last=False,
+        )  # fmt: skip
+
+    whole = made(1)
+    first, second = numbers(whole), numbers(whole)
+    assert len(set(first)) == len(set(second)) == 90
+    assert len(set(first) & set(second)) < 10
+    begun = made(7)
+    for _, _ in zip(range(3), begun, strict=False):
+        pass
+    state = begun.state_dict()
+    found = np.full(90, -1)
+    for rank in range(6):
+        loader = made(2, rank, 6)
+        loader.load_state_dict(state)
+        found[21 + (rank - 21) % 6 :: 6] = numbers(loader)
+    assert found[21:].tolist() == first[21:]
+    # They were drawn in another way once.
+    with pytest.raises(gzarr.ArgumentError, match="sampler has changed"):
+        Loader(np.arange(20_000), Rows(samples=20)).load_state_dict(
+            {"version": 1, "seed": 0, "epoch": 0, "cursor": 8, "fingerprint": "20:ebb3:0c34:9ed5:4a42ec66c604fbc2"}
+        )
 
 
 @pytest.mark.parametrize("shuffle", SHUFFLES)
