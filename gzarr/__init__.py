@@ -82,6 +82,15 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
+    # These are no names in __all__, which would load them.
+    from . import blocks as blocks
+    from . import codecs as codecs
+    from . import errors as errors
+    from . import integrations as integrations
+    from . import loader as loader
+    from . import ome as ome
+    from . import sparse as sparse
+    from . import stores as stores
     from .arrays.array import Array
     from .arrays.view import ArrayView
     from .blocks import map_blocks

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, SupportsIndex, cast
 
 from ..dtypes.properties import is_in_cupy
 from ..engines.cuda.devices import available
@@ -12,6 +12,7 @@ from ..plan.selection import parse_orthogonal, parse_points
 from ..stores.same_values import have_same_values
 from . import resize
 from .device_choice import resolve_device
+from .exporting import Writes
 from .index import Indexer
 from .read import Reader
 from .read_options import check_missing, check_verify
@@ -21,11 +22,10 @@ from .write_options import WriteOptions
 from .writing import WritableArray
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import numpy as np
 
     from ..engines.access.access import Missing, Verify
+    from ..integers import EachAxis
     from ..metadata.model import ArrayMetadata
     from ..stores.base import ReadableStore, Store
 
@@ -90,6 +90,7 @@ class Array(WritableArray):
         self._reader = Reader(metadata, store, path, self._device)
         # Never used if the store is read-only.
         self._keeps_outside = False
+        self._writes = Writes()
         self._writer = Writer(metadata, cast("Store", store), path, write_empty_chunks=write_empty_chunks)
 
     def __eq__(self, other: object) -> bool:
@@ -134,7 +135,7 @@ class Array(WritableArray):
 
     # -- changing its shape
 
-    def resize(self, shape: int | Sequence[int], *, erase: bool = True, lock: bool = False) -> None:
+    def resize(self, shape: EachAxis, *, erase: bool = True, lock: bool = False) -> None:
         """Change the shape. No chunk is moved; new elements have the fill value.
 
         Even if the call is interrupted, the array has either the old shape or the new one, and its elements keep their
@@ -171,7 +172,7 @@ class Array(WritableArray):
     def append(
         self,
         value: Any,
-        axis: int = 0,
+        axis: SupportsIndex = 0,
         *,
         lock: bool = False,
         fill_masked: bool = False,

@@ -15,6 +15,7 @@ from ..errors import ArgumentError, DeviceError
 from ..metadata.parts import MAX_NDIM
 from ..reasons import reason_of
 from .mixed_values import may_be_rounded, times_of, whole_numbers
+from .not_arrays import refuse_mappings
 from .objects import ObjectType, as_objects, checked, object_type_of
 from .tensors import exported_tensor, is_tensor, tensor_on_host
 
@@ -281,11 +282,18 @@ def _taken(value: Any, dtype: np.dtype[Any] | None, node: str, ndim: int | None)
                 return value
             return np.asarray(value)
         refuse_masked(value, node)
-        if dtype is not None and dtype.hasobject:
+        objects = dtype is not None and dtype.hasobject
+        # What a field cannot hold is said there.
+        refuse_mappings(value, node, objects=objects or (dtype is not None and dtype.names is not None))
+        if objects:
             return _objects(value, ndim)
         if hasattr(value, "__dlpack__"):
             return np.from_dlpack(value)
-        return np.asarray(value) if dtype is None else _guided(value, dtype, node)
+        if dtype is not None:
+            return _guided(value, dtype, node)
+        array = np.asarray(value)
+        # NumPy infers moments of moments and durations together, and wraps those that are out of its unit's range.
+        return _guided(value, array.dtype, node) if array.dtype.kind in "Mm" else array
     except ArgumentError:
         raise
     # NumPy and other array libraries may raise anything.
@@ -468,14 +476,15 @@ def _converted(array: npt.NDArray[Any], dtype: np.dtype[Any], node: str) -> npt.
         return array.astype(dtype, copy=False)
     if array.dtype == dtype:
         return array
+    if not array.size:
+        # No element can be wrong; and of an empty list, NumPy makes floating-point numbers.
+        return np.empty(array.shape, dtype)
     if dtype.fields is not None and array.dtype.fields is not None:
         return _by_field(array, dtype, node)
     refused = ArgumentError(
         f"{node}: elements of type {array.dtype} are not elements of {dtype}; convert them first, with .astype"
     )
     if array.dtype.hasobject:
-        if not array.size:
-            return array.astype(dtype)
         if dtype.fields is not None:
             return _of_records(list(array.flat), dtype, node).reshape(array.shape)
         return _converted(_plain(array, dtype, node, refused), dtype, node)

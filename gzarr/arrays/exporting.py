@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import length_hint
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,6 +24,21 @@ if TYPE_CHECKING:
     from ..engines.access.access import Missing, Verify
     from ..plan.selection import Selection
     from .read_options import Decode
+
+
+class Writes:
+    """What the objects for one array that share this know of each other's writes.
+
+    Attributes
+    ----------
+    latest
+        Stands for the last write: another object after each one. No count, of which threads could lose some.
+    """
+
+    __slots__ = ("latest",)
+
+    def __init__(self) -> None:
+        self.latest: object = object()
 
 
 class ExportedArray(ReadableArray):
@@ -278,5 +294,28 @@ class ExportedArray(ReadableArray):
     def _rows(self) -> Iterator[Any]:
         # One row of chunks at a time: each chunk is decoded once, and memory stays bounded.
         step = max(self.chunks[0], 1)
-        for begin in range(0, self.shape[0], step):
-            yield from self[begin : begin + step]
+        length, writes = self.shape[0], self._known_writes()
+        if writes is None:
+            for begin in range(0, length, step):
+                yield from self[begin : begin + step]
+            return
+        begin, ahead = 0, step
+        # The loop may also shorten the array.
+        while begin < min(length, self.shape[0]):
+            end = min(begin + ahead, begin - begin % step + step, length)
+            latest = writes.latest
+            rows = self[begin:end]
+            # Iterators of CuPy do not tell how many rows are left.
+            left = iter(rows if isinstance(rows, np.ndarray) else list(rows))
+            ahead = min(2 * ahead, step)
+            for row in left:
+                yield row
+                if writes.latest is not latest:
+                    # What was read ahead may be old, and if the loop writes to every row, will be old again.
+                    ahead = 1
+                    break
+            begin += len(rows) - length_hint(left)
+
+    def _known_writes(self) -> Writes | None:
+        """Return what is known of writes to the elements; None if nothing that is known here can write."""
+        return None

@@ -66,8 +66,18 @@ def times_of(
         Dtype of the array.
     convert
         Function that converts an array to it, or raises ArgumentError.
+
+    Raises
+    ------
+    ArgumentError
+        If a moment is among values for durations, a duration among those for moments, or one is out of range.
     """
     value = _as_times(value)
+    for part in _parts_of_lists(value):
+        found = part.dtype.kind if isinstance(part, np.generic | np.ndarray) else ""
+        if found in ("M", "m") and found != dtype.kind:
+            # Which refuses it. NumPy would take a duration for a moment after 1970, and a moment for a duration.
+            convert(np.asarray(part))
     try:
         # Plain integers have no unit.
         array = np.asarray(value, dtype.kind)
@@ -81,10 +91,20 @@ def times_of(
 
 
 def _as_times(value: Any) -> Any:
-    """Return lists with NumPy's scalars in place of pandas', of which NumPy would take whole microseconds."""
+    """Return lists with NumPy's scalars in place of pandas', and NumPy's arrays in place of all others.
+
+    Of pandas' scalars, NumPy would take whole microseconds; of other arrays, the kind of time is not known.
+    """
     if isinstance(value, list | tuple):
         return [_as_times(item) for item in value]
-    return getattr(value, "asm8", value)
+    scalar = getattr(value, "asm8", None)
+    if scalar is not None:
+        # pandas has one NaT, for moments and for durations; so is None to NumPy.
+        return None if np.isnat(scalar) else scalar
+    if isinstance(value, np.generic) or not hasattr(value, "__array__"):
+        return value
+    array = np.asarray(value)
+    return _as_times(array.tolist()) if array.dtype.hasobject else array
 
 
 def _parts_of_lists(value: Any) -> Iterator[Any]:

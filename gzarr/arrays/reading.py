@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ..engines.access.access import Missing, ReadRequest, Verify
+    from ..integers import EachAxis
     from ..metadata.chunk_grid import ChunkGrid
     from ..plan.planner import Plan
     from ..plan.selection import Selection
@@ -242,9 +243,9 @@ class ReadableArray(ArrayProperties):
     def read_windows(  # noqa: PLR0913
         self,
         starts: Any,
-        shape: int | Sequence[int],
+        shape: EachAxis,
         *,
-        step: int | Sequence[int] = 1,
+        step: EachAxis = 1,
         out: Any = None,
         rows: Any = None,
         missing: Missing | None = None,

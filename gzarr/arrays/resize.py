@@ -6,7 +6,7 @@ import contextlib
 import itertools
 import math
 import operator
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, SupportsIndex, TypeAlias
 
 import numpy as np
 
@@ -30,6 +30,7 @@ from .write import Writer
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from ..integers import EachAxis
     from ..stores.base import Store
     from .write_options import WriteOptions
     from .writing import WritableArray
@@ -42,7 +43,7 @@ MAX_NAMED: Final = 1000
 _BATCH: Final = 256
 
 
-def resize(array: WritableArray, shape: int | Sequence[int], *, erase: bool, lock: bool) -> None:
+def resize(array: WritableArray, shape: EachAxis, *, erase: bool, lock: bool) -> None:
     """Change the shape of an array; see :meth:`gzarr.Array.resize`."""
     store: Store = array.store  # type: ignore[assignment]
     before = array.metadata
@@ -84,7 +85,7 @@ def resize(array: WritableArray, shape: int | Sequence[int], *, erase: bool, loc
         array._keeps_outside = not erase and (shrunk or array._keeps_outside)
 
 
-def append(array: WritableArray, value: Any, axis: int, options: WriteOptions) -> tuple[int, ...]:
+def append(array: WritableArray, value: Any, axis: SupportsIndex, options: WriteOptions) -> tuple[int, ...]:
     """Write elements beyond the end of an array, then extend its shape; see :meth:`gzarr.Array.append`.
 
     In an object store, three round trips follow each other: documents are looked at, chunks are written, and the
@@ -146,7 +147,7 @@ def append(array: WritableArray, value: Any, axis: int, options: WriteOptions) -
         return shape
 
 
-def _appended(array: WritableArray, shape: tuple[int, ...], axis: int) -> tuple[int, tuple[int, ...]]:
+def _appended(array: WritableArray, shape: tuple[int, ...], axis: SupportsIndex) -> tuple[int, tuple[int, ...]]:
     """Return the axis, counted from 0, and the array's shape after appending an array of another shape."""
     if not array.ndim:
         raise ArgumentError(f"{array.name} has zero dimensions: nothing can be appended to it")

@@ -11,7 +11,7 @@ from ..errors import ArgumentError, ReadOnlyError
 from ..metadata.parts import DIMENSIONS_ATTRIBUTE
 from ..plan.selection import parse_orthogonal, parse_points
 from ..plan.view import View, parts, whole_extents
-from .exporting import ExportedArray
+from .exporting import ExportedArray, Writes
 from .index import Indexer
 from .view_reader import ViewReader
 
@@ -210,6 +210,10 @@ class ArrayView(ExportedArray):
         raise ArgumentError(f"{self.name} is a view, and what is stored is the array's: ask view.base.{what}")
 
     # -- for those who take arrays
+
+    def _known_writes(self) -> Writes | None:
+        """Return what is known of writes through the array that the view was made of."""
+        return self._base._known_writes()
 
     def _on_device(self, device: str) -> ArrayView:
         """Return the same view with results on a device."""

@@ -11,7 +11,7 @@ from ..errors import ArgumentError, ReadOnlyError, SelectionError
 from ..nodes.change import hold_documents
 from ..plan.selection import parse_basic, parse_many, parse_orthogonal
 from .elements import all_elements, as_data, filled
-from .exporting import ExportedArray
+from .exporting import ExportedArray, Writes
 from .objects import object_type_of
 from .outputs import DeviceResults
 from .read import Reader
@@ -31,11 +31,12 @@ if TYPE_CHECKING:
 class WritableArray(ExportedArray):
     """The part of :class:`gzarr.Array` that writes."""
 
-    __slots__ = ("_keeps_outside", "_writer")
+    __slots__ = ("_keeps_outside", "_writer", "_writes")
 
     #: Whether elements outside the shape were left in the store on purpose.
     _keeps_outside: bool
     _writer: Writer
+    _writes: Writes
 
     @property
     def write_empty_chunks(self) -> bool:
@@ -285,7 +286,13 @@ class WritableArray(ExportedArray):
             values = [filled(value, dtype, fill, self.name, of) for value in values]
         shapes = [selection.result_shape for selection in selections]
         arrays, memory = all_elements(values, dtype, shapes, self.name, memory, object_type_of(metadata))
-        writer.write(selections, arrays, field, aligned=aligned, lock=lock, memory=memory, budget_bytes=budget_bytes)
+        try:
+            writer.write(
+                selections, arrays, field, aligned=aligned, lock=lock, memory=memory, budget_bytes=budget_bytes
+            )
+        finally:
+            # Only now: what is read meanwhile may be old. And a write that fails may have changed some chunks.
+            self._writes.latest = object()
 
     def _become(self, metadata: ArrayMetadata) -> None:
         """Take over the metadata of a new shape."""
@@ -295,6 +302,12 @@ class WritableArray(ExportedArray):
             self._metadata = metadata
             self._reader = reader
             self._writer = self._writer.with_metadata(metadata)
+        # Rows that were read ahead may be gone.
+        self._writes.latest = object()
+
+    def _known_writes(self) -> Writes | None:
+        """Return what is known of writes through this object and those that :meth:`_same` has made of it."""
+        return None if self.read_only else self._writes
 
     # -- for those who take arrays
 
@@ -308,6 +321,6 @@ class WritableArray(ExportedArray):
     def _same(self) -> Self:
         """Return another object for the array, which keeps its metadata when this one's change."""
         other = copy(self)
-        # What it has found out of the store is the same.
-        other._reader = self._reader
+        # What it has found out of the store is the same, and so are the elements.
+        other._reader, other._writes = self._reader, self._writes
         return other

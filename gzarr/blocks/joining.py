@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from ..integers import EachAxis
     from ..windows.inputs import Input
     from .blocks import Block
     from .calls import PlannedCall
@@ -47,8 +48,8 @@ _WANTED: Final = f"join takes an array of labels: {KINDS}"
 def join(  # noqa: PLR0913
     labels: Input,
     *,
-    overlap: int | Sequence[int] = 0,
-    block: int | Sequence[int] | None = None,
+    overlap: EachAxis = 0,
+    block: EachAxis | None = None,
     out: Any = None,
     threshold: float = 0.5,
     measure: Measure = "iou",

@@ -33,7 +33,7 @@ from .outputs import Output
 from .scratch import KeepWindows, OnHost, block_lengths_of, open_kept, place_for, windows_in
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
     from concurrent.futures import Executor
 
     import numpy.typing as npt
@@ -43,8 +43,9 @@ if TYPE_CHECKING:
     from .blocks import Block
     from .calls import PlannedCall
     from .joining import Measure
-    from .lengths import Length
+    from .lengths import Lengths
     from .members import ObjectNumbers
+    from .surroundings import Halo
 
 _WANTED: Final = f"label takes arrays: each is {KINDS}"
 #: Share of the budget for the faces of blocks that wait for their neighbours.
@@ -58,13 +59,13 @@ def label(  # noqa: PLR0913
     by_value: bool = False,
     connectivity: int = 1,
     background: int = 0,
-    halo: int | Sequence[int | tuple[int, int]] = 0,
+    halo: Halo = 0,
     boundary: Mode | complex | Sequence[Mode | complex | None] | None = "symmetric",
     pad_blocks: bool = False,
     threshold: float = 0.5,
     measure: Measure = "iou",
     scratch: Any = None,
-    block: Length | Sequence[Length] | Mapping[str, Length] = "auto",
+    block: Lengths = "auto",
     dtype: Any = "uint32",
     device: str | None = None,
     overwrite: bool = False,

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, SupportsIndex, TypeAlias
 
 from ..errors import ArgumentError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import numpy as np
+    import numpy.typing as npt
+
     from .plan import BlockGeometry
 
     Names = Sequence[str | None] | None
 
 #: Elements of a block along an axis; -1 or None for all of the axis.
-Length: TypeAlias = "int | Literal['auto'] | None"
+Length: TypeAlias = "SupportsIndex | Literal['auto'] | None"
+#: One for each axis or for all of them, or some by names of axes.
+Lengths: TypeAlias = "Length | Sequence[Length] | npt.NDArray[np.integer[Any]] | Mapping[str, Length]"
 
 _WHAT = "lengths of at least 1, -1 or None for a whole axis, or 'auto'"
 

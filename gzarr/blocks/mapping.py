@@ -11,11 +11,15 @@ from .calls import DEFAULT_BUDGET_BYTES, CallOptions, plan_call
 from .outputs import Output
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
+    import numpy.typing as npt
+
+    from ..integers import EachAxis
     from ..windows.boundary import Mode
     from ..windows.inputs import Input
-    from .lengths import Length
+    from .lengths import Lengths
+    from .surroundings import Halo
 
 _WANTED: Final = f"map_blocks takes a function and arrays: each is {KINDS}"
 
@@ -24,14 +28,14 @@ def map_blocks(  # noqa: PLR0913
     function: Callable[..., Any],
     *arrays: Input,
     out: Any = None,
-    block: Length | Sequence[Length] | Mapping[str, Length] = "auto",
-    halo: int | Sequence[int | tuple[int, int]] = 0,
+    block: Lengths = "auto",
+    halo: Halo = 0,
     boundary: Mode | complex | Sequence[Mode | complex | None] | None = "symmetric",
     pad_blocks: bool = False,
     blend: Literal["hann"] | None = None,
-    scale: float | Sequence[float] = 1,
-    drop_axis: int | Sequence[int] = (),
-    new_axis: int | Sequence[int] = (),
+    scale: float | Sequence[float] | npt.NDArray[Any] = 1,
+    drop_axis: EachAxis = (),
+    new_axis: EachAxis = (),
     dtype: Any = None,
     reduce: Callable[[Any, Any], Any] | None = None,
     device: str | None = None,

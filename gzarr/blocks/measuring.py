@@ -24,13 +24,13 @@ from .calls import DEFAULT_BUDGET_BYTES, CallOptions, plan_call
 from .regions import regions_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     import numpy.typing as npt
 
     from ..windows.inputs import AnyArray, Input
     from .blocks import Block
-    from .lengths import Length
+    from .lengths import Lengths
 
 _WANTED: Final = f"measure takes labels and images: each is {KINDS}"
 
@@ -41,7 +41,7 @@ def measure(
     spacing: float | Sequence[float] = 1,
     background: int = 0,
     like: Literal["numpy", "pandas"] = "numpy",
-    block: Length | Sequence[Length] | Mapping[str, Length] = "auto",
+    block: Lengths = "auto",
     progress: bool = False,
     budget_bytes: int = DEFAULT_BUDGET_BYTES,
     client: Any = None,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, SupportsIndex, TypeAlias
 
 import numpy as np
 
@@ -15,8 +15,13 @@ from .arguments import each, has_items, is_number, is_whole, items
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import numpy.typing as npt
+
     from ..arrays.exporting import ExportedArray
     from ..windows.boundary import Mode
+
+#: Elements before and after a block along each axis or all of them, or pairs of both.
+Halo: TypeAlias = "SupportsIndex | Sequence[SupportsIndex | Sequence[SupportsIndex]] | npt.NDArray[np.integer[Any]]"
 
 
 @dataclass(frozen=True)

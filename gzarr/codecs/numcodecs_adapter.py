@@ -24,7 +24,7 @@ from __future__ import annotations
 import contextlib
 import math
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 
@@ -68,6 +68,8 @@ _CHECKSUMS = frozenset(("crc32", "crc32c", "adler32", "fletcher32", "jenkins_loo
 ARRAY_TO_ARRAY = frozenset(("delta", "bitround", "fixedscaleoffset", "quantize", "packbits", "astype"))
 # Parameters that are data types.
 _DTYPES = ("dtype", "astype", "decode_dtype", "encode_dtype")
+#: ``isbuiltin`` of a data type that another package, such as ml_dtypes, has added to NumPy.
+_OF_ANOTHER_PACKAGE: Final = 2
 _TEXT_KINDS = {"vlen-utf8": "OU", "vlen-bytes": "OS", "vlen-array": "O"}
 _IMAGECODECS = "imagecodecs_"
 #: Codecs of imagecodecs that take bytes. Others take an image, whose shape the documents do not have.
@@ -270,6 +272,9 @@ class NumcodecsArrayToArray(NumcodecsCodec):
                 f"{self.label} is configured for {taken}, but got {quote(str(array.dtype))}",
                 json_path="$.configuration",
             )
+        if taken.isbuiltin == _OF_ANOTHER_PACKAGE:
+            # numcodecs takes types by their strings, which do not tell those of ml_dtypes.
+            raise MetadataError(f"{self.label} takes numbers of NumPy's own types, not {quote(str(taken))}")
         made = self.configuration.get("encode_dtype") or self.configuration.get("astype") or taken
         # By its name: NumPy does not take what newbyteorder returns for one of its own types.
         return ArrayRepresentation(array.shape, np.dtype(np.dtype(made).newbyteorder("=").str))

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from ..arrays.array import Array
     from ..engines.access.access import Missing, Verify
-    from ..metadata.model import ZarrFormat
+    from ..metadata.model import NewFormat
     from ..stores.resolve import StoreLike
 
 
@@ -46,7 +46,7 @@ def create_array(  # noqa: PLR0913
     attributes: Mapping[str, Any] | None = None,
     dimension_names: Any = None,
     chunk_key_encoding: Any = None,
-    zarr_format: ZarrFormat = 3,
+    zarr_format: NewFormat = 3,
     overwrite: bool = False,
     device: str = "auto",
     missing: Missing = "fill",
@@ -182,7 +182,7 @@ def create_group(  # noqa: PLR0913
     path: str = "",
     name: str | None = None,
     attributes: Mapping[str, Any] | None = None,
-    zarr_format: ZarrFormat = 3,
+    zarr_format: NewFormat = 3,
     overwrite: bool = False,
     device: str = "auto",
     missing: Missing = "fill",

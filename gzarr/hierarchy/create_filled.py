@@ -14,11 +14,13 @@ from .new_nodes import arguments_of_data
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from typing import Unpack
 
     from ..stores.resolve import StoreLike
+    from .array_spec import EmptyArguments, FilledArguments, FilledLikeArguments, LikeArguments
 
 
-def array(data: Any, store: StoreLike | None = None, **arguments: Any) -> Array:
+def array(data: Any, store: StoreLike | None = None, **arguments: Unpack[LikeArguments]) -> Array:
     """Create an array from data.
 
     Parameters
@@ -47,12 +49,15 @@ def array(data: Any, store: StoreLike | None = None, **arguments: Any) -> Array:
     [3, 4]
     """
     if isinstance(data, (Array, ArrayView)):
-        arguments = {"attributes": SourceAttributes(data.attrs), **_like(data, arguments), **arguments}
-        arguments.pop("shape")
+        given: dict[str, Any] = {"attributes": SourceAttributes(data.attrs), **_like(data, arguments), **arguments}
+        given.pop("shape")
+        return create_array({} if store is None else store, data=data, **given)
     return create_array({} if store is None else store, data=data, **arguments)
 
 
-def empty(shape: Any, store: StoreLike | None = None, *, dtype: Any = "float64", **arguments: Any) -> Array:
+def empty(
+    shape: Any, store: StoreLike | None = None, *, dtype: Any = "float64", **arguments: Unpack[EmptyArguments]
+) -> Array:
     """Create an array without chunks: its elements have the fill value until they are written.
 
     Parameters
@@ -71,7 +76,9 @@ def empty(shape: Any, store: StoreLike | None = None, *, dtype: Any = "float64",
     return create_array({} if store is None else store, shape=shape, dtype=dtype, **arguments)
 
 
-def zeros(shape: Any, store: StoreLike | None = None, *, dtype: Any = "float64", **arguments: Any) -> Array:
+def zeros(
+    shape: Any, store: StoreLike | None = None, *, dtype: Any = "float64", **arguments: Unpack[FilledArguments]
+) -> Array:
     """Create an array of zeros. No chunk is stored.
 
     Parameters
@@ -86,7 +93,9 @@ def zeros(shape: Any, store: StoreLike | None = None, *, dtype: Any = "float64",
     return full(shape, 0, store, dtype=dtype, **arguments)
 
 
-def ones(shape: Any, store: StoreLike | None = None, *, dtype: Any = "float64", **arguments: Any) -> Array:
+def ones(
+    shape: Any, store: StoreLike | None = None, *, dtype: Any = "float64", **arguments: Unpack[FilledArguments]
+) -> Array:
     """Create an array of ones. No chunk is stored: one is the fill value.
 
     Parameters
@@ -102,7 +111,12 @@ def ones(shape: Any, store: StoreLike | None = None, *, dtype: Any = "float64", 
 
 
 def full(
-    shape: Any, fill_value: Any, store: StoreLike | None = None, *, dtype: Any = "float64", **arguments: Any
+    shape: Any,
+    fill_value: Any,
+    store: StoreLike | None = None,
+    *,
+    dtype: Any = "float64",
+    **arguments: Unpack[FilledArguments],
 ) -> Array:
     """Create an array of one value. No chunk is stored.
 
@@ -122,7 +136,7 @@ def full(
     return empty(shape, store, dtype=dtype, fill_value=fill_value, **arguments)
 
 
-def empty_like(array: Any, store: StoreLike | None = None, **arguments: Any) -> Array:
+def empty_like(array: Any, store: StoreLike | None = None, **arguments: Unpack[LikeArguments]) -> Array:
     """Create an array like another one, without its elements and attributes.
 
     Parameters
@@ -147,7 +161,7 @@ def arguments_like(array: Any, arguments: Mapping[str, Any]) -> dict[str, Any]:
     return {**_like(array, arguments), **arguments}
 
 
-def zeros_like(array: Any, store: StoreLike | None = None, **arguments: Any) -> Array:
+def zeros_like(array: Any, store: StoreLike | None = None, **arguments: Unpack[FilledLikeArguments]) -> Array:
     """Create an array of zeros like another one.
 
     Parameters
@@ -162,7 +176,7 @@ def zeros_like(array: Any, store: StoreLike | None = None, **arguments: Any) -> 
     return full_like(array, 0, store, **arguments)
 
 
-def ones_like(array: Any, store: StoreLike | None = None, **arguments: Any) -> Array:
+def ones_like(array: Any, store: StoreLike | None = None, **arguments: Unpack[FilledLikeArguments]) -> Array:
     """Create an array of ones like another one.
 
     Parameters
@@ -177,7 +191,9 @@ def ones_like(array: Any, store: StoreLike | None = None, **arguments: Any) -> A
     return full_like(array, 1, store, **arguments)
 
 
-def full_like(array: Any, fill_value: Any, store: StoreLike | None = None, **arguments: Any) -> Array:
+def full_like(
+    array: Any, fill_value: Any, store: StoreLike | None = None, **arguments: Unpack[FilledLikeArguments]
+) -> Array:
     """Create an array of one value like another array.
 
     Parameters

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ..metadata.model import ZarrFormat
     from ..nodes.entries import Entry
     from ..stores.base import Store
-    from .array_spec import LayoutArguments
+    from .array_spec import LayoutArguments, MemberArguments
 
 Node: TypeAlias = "Array | Group"
 
@@ -405,7 +405,7 @@ class Group(GroupProperties, Mapping[str, "Array | Group"]):
         )
 
     def require_array(
-        self, name: str, *, shape: Any, dtype: Any = None, exact: bool = False, **arguments: Any
+        self, name: str, *, shape: Any, dtype: Any = None, exact: bool = False, **arguments: Unpack[MemberArguments]
     ) -> Array:
         """Return the array below, created if absent.
 
@@ -486,7 +486,7 @@ class Group(GroupProperties, Mapping[str, "Array | Group"]):
         ------
         ArgumentError
             If the node exists (to write to an array, use ``g[name][...] = value``), or the value cannot be stored as an
-            array.
+            array (to copy a group, use :func:`gzarr.copy`).
         """
         self.create_array(name, data=value)
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from ..arrays.array import Array
 from ..arrays.elements import all_of, as_data, type_on_device
+from ..arrays.not_arrays import refuse_tables
 from ..arrays.objects import TEXTS, object_codec
 from ..arrays.view import ArrayView
 from ..documents.json import quote, unpaired_surrogates
@@ -235,7 +236,9 @@ def arguments_of_data(
     if dtype is None and isinstance(data, (Array, ArrayView)) and data.dtype.hasobject:
         dtype = TEXTS.get(object_codec(data.metadata.codecs) or "", object)
     wanted = None if dtype is None else data_type(dtype, zarr_format)[0]
+    given = data
     data = as_data(data, wanted, "data", None if shape is None else len(check_shape(shape)), fill_masked=fill_masked)
+    refuse_tables(given, data, "data")
     if shape is not None and check_shape(shape) != tuple(data.shape):
         raise ArgumentError(f"shape {quote(shape)} differs from the shape of the data, {tuple(data.shape)}")
     if dtype is None:

@@ -26,7 +26,12 @@ if TYPE_CHECKING:
     from ..engines.access.access import Missing, Verify
     from ..nodes.entries import Entry
     from ..stores.resolve import StoreLike
-    from .array_spec import NewArrayArguments
+    from .array_spec import (
+        NewArrayArguments,
+        OpenGroupArguments,
+        RequireArrayArguments,
+        RequireGroupArguments,
+    )
 
 __all__ = [
     "Array",
@@ -256,7 +261,7 @@ def open_group(  # noqa: PLR0913
     return _group(request, attributes)
 
 
-def require_group(store: StoreLike, *, path: str = "", **arguments: Any) -> Group:
+def require_group(store: StoreLike, *, path: str = "", **arguments: Unpack[RequireGroupArguments]) -> Group:
     """Open the group at ``path`` for reading and writing, or create it.
 
     Parameters
@@ -279,7 +284,13 @@ def require_group(store: StoreLike, *, path: str = "", **arguments: Any) -> Grou
 
 
 def require_array(
-    store: StoreLike, *, path: str = "", shape: Any, dtype: Any = None, exact: bool = False, **arguments: Any
+    store: StoreLike,
+    *,
+    path: str = "",
+    shape: Any,
+    dtype: Any = None,
+    exact: bool = False,
+    **arguments: Unpack[RequireArrayArguments],
 ) -> Array:
     """Open the array at ``path`` for reading and writing, or create it.
 
@@ -309,7 +320,13 @@ def require_array(
     return check_required(array, shape, dtype, exact=exact)
 
 
-def group(store: StoreLike | None = None, *, path: str = "", overwrite: bool = False, **arguments: Any) -> Group:
+def group(
+    store: StoreLike | None = None,
+    *,
+    path: str = "",
+    overwrite: bool = False,
+    **arguments: Unpack[RequireGroupArguments],
+) -> Group:
     """Open the group at ``path`` for reading and writing, or create it.
 
     Parameters
@@ -337,13 +354,17 @@ def group(store: StoreLike | None = None, *, path: str = "", overwrite: bool = F
     return open_group({} if store is None else store, path=path, mode="w" if overwrite else "a", **arguments)
 
 
-def open_consolidated(store: StoreLike, **arguments: Any) -> Group:
+def open_consolidated(
+    store: StoreLike, *, use_consolidated: Literal[True] = True, **arguments: Unpack[OpenGroupArguments]
+) -> Group:
     """Open a group with consolidated metadata: :func:`open_group` with ``use_consolidated=True``.
 
     Parameters
     ----------
     store, **arguments
         As for :func:`open_group`.
+    use_consolidated
+        True.
 
     Returns
     -------
@@ -356,7 +377,7 @@ def open_consolidated(store: StoreLike, **arguments: Any) -> Group:
     NodeNotFoundError, NodeTypeError, DeviceError, MetadataError, StoreError
         As for :func:`open_group`.
     """
-    if arguments.pop("use_consolidated", True) is not True:
+    if use_consolidated is not True:
         raise ArgumentError("open_consolidated opens groups with consolidated metadata; open others with open_group")
     return open_group(store, use_consolidated=True, **arguments)
 

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-if not TYPE_CHECKING:
+if TYPE_CHECKING:
+    from . import dask as dask
+    from . import jax as jax
+    from . import torch as torch
+    from . import xarray as xarray
+    from . import zarr as zarr
+else:
     _MODULES = frozenset({"dask", "jax", "torch", "xarray", "zarr"})
 
     def __getattr__(name):

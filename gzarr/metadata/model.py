@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 #: ``"3-draft-2022"`` means the drafts of version 3 from 2020 to 2022, which share only the number with version 3.
 #: ``"n5"`` is no version of Zarr, but read like one.
 ZarrFormat: TypeAlias = Literal[1, 2, "3-draft-2022", 3, "n5"]
+#: Formats that are written.
+NewFormat: TypeAlias = Literal[1, 2, "3-draft-2022", 3]
 
 
 @dataclass(frozen=True, slots=True)

@@ -266,7 +266,8 @@ def _plain(value: Any, where: str, depth: int, *, finite: bool) -> Any:
         return _number(value, where, finite=finite)
     if isinstance(value, list | tuple):
         return [_plain(item, f"{where}[{i}]", depth + 1, finite=finite) for i, item in enumerate(value)]
-    if hasattr(value, "items"):
+    # What has attributes of its own and a store is a group, even one without members.
+    if hasattr(value, "items") and not (hasattr(type(value), "attrs") and hasattr(type(value), "store")):
         result = {}
         for name, item in value.items():
             if not isinstance(name, str):

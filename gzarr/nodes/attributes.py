@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Mapping, MutableMapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from ..errors import ReadOnlyError
 from ..metadata.model import ArrayMetadata
@@ -27,6 +27,10 @@ if TYPE_CHECKING:
         def path(self) -> str: ...
         @property
         def read_only(self) -> bool: ...
+
+
+# In place of a default that was not given.
+_NONE_GIVEN: Final = object()
 
 
 class Attributes(MutableMapping[str, Any]):
@@ -56,6 +60,8 @@ class Attributes(MutableMapping[str, Any]):
         On a change, if the node is read-only; nothing was touched.
     ArgumentError
         On a change, if JSON cannot represent a value; nothing was written.
+    NodeNotFoundError
+        On a change, if the node no longer exists.
     StoreError
         On a change, if the store fails; the old attributes are kept.
     """
@@ -100,12 +106,65 @@ class Attributes(MutableMapping[str, Any]):
         self.update({name: value})
 
     def __delitem__(self, name: str) -> None:
-        def without(present: dict[str, Any]) -> dict[str, Any]:
-            if name not in present:
-                raise KeyError(name)
-            return {key: value for key, value in present.items() if key != name}
+        if self._take(lambda _: name) is None:
+            raise KeyError(name)
 
-        self._change(without)
+    def pop(self, name: str, default: Any = _NONE_GIVEN) -> Any:
+        """Remove an attribute and return its value as it is in the store; ``default``, if given, where there is none.
+
+        Raises
+        ------
+        KeyError
+            If there is no such attribute in the store, and no ``default``.
+        """
+        taken = None
+        # A node that cannot be changed lacks nothing that could be removed.
+        if name in self or not self._node.read_only:
+            taken = self._take(lambda _: name)
+        if taken is not None:
+            return taken[1]
+        if default is _NONE_GIVEN:
+            raise KeyError(name)
+        return default
+
+    def popitem(self) -> tuple[str, Any]:
+        """Remove the first of the attributes in the store; return its name and value.
+
+        Raises
+        ------
+        KeyError
+            If there are none in the store.
+        """
+        # A node that cannot be changed needs no change to have none.
+        taken = None
+        if len(self) or not self._node.read_only:
+            taken = self._take(lambda present: next(iter(present), None))
+        if taken is None:
+            raise KeyError(f"'/{self._node.path}' has no attributes")
+        return taken
+
+    def setdefault(self, name: str, default: Any = None) -> Any:
+        """Return the value of an attribute in the store; where there is none, write ``default`` and return it.
+
+        Raises
+        ------
+        ArgumentError
+            If JSON cannot represent ``default``, and it is to be written; nothing was written.
+        """
+        # A node that cannot be changed needs no change to have it.
+        if self._node.read_only and name in self:
+            return self[name]
+        found: Any = None
+
+        def with_it(present: dict[str, Any]) -> dict[str, Any]:
+            nonlocal found
+            changed = present if name in present else {**present, **plain({name: default})}
+            found = changed[name]
+            return changed
+
+        self._change(with_it)
+        # What is changed in it later is in no store.
+        return copy.deepcopy(found)
 
     def update(self, *args: Any, **kwargs: Any) -> None:
         """Change some attributes in one write; arguments as for ``dict.update``."""
@@ -144,6 +203,23 @@ class Attributes(MutableMapping[str, Any]):
         """Remove all attributes in one write."""
         self._change(lambda _: {})
 
+    def _take(self, choose: Callable[[dict[str, Any]], str | None]) -> tuple[str, Any] | None:
+        """Remove the attribute that is chosen of those in the store; return its name and value, or None if absent."""
+        taken: tuple[str, Any] | None = None
+
+        def without(present: dict[str, Any]) -> dict[str, Any]:
+            nonlocal taken
+            name = choose(present)
+            # Called again after another process's change, so what an earlier call has found does not count.
+            taken = None
+            if name is None or name not in present:
+                return present
+            taken = name, present[name]
+            return {key: value for key, value in present.items() if key != name}
+
+        self._change(without)
+        return taken
+
     def _change(self, change: Callable[[dict[str, Any]], dict[str, Any]], *, lock: bool = False) -> None:
         node = self._node
         name = f"the attributes of '/{node.path}'"
@@ -152,6 +228,8 @@ class Attributes(MutableMapping[str, Any]):
 
         def of_node(metadata: NodeMetadata) -> NodeMetadata:
             attributes = change(metadata.attributes)
+            if attributes is metadata.attributes:
+                return metadata
             if isinstance(metadata, ArrayMetadata):
                 return with_attributes(metadata, attributes)
             return group_with_attributes(metadata, attributes)

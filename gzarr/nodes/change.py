@@ -28,7 +28,7 @@ from ..metadata.model import ArrayMetadata, GroupMetadata
 from ..metadata.to_documents import array_documents, dump, group_documents
 from ..stores.base import GuardedErasing, LockingStore, WritableStore
 from ..stores.keys import join_path
-from ..stores.locks import between_processes, hold, hold_node
+from ..stores.locks import begin, between_processes, hold, hold_node
 from .documents import Documents, is_conditional, upward
 from .reader import NodeReader
 
@@ -161,11 +161,11 @@ def change_array(
     store, path, zarr_format
         Store, path and format of the array.
     change
-        Function from the current metadata to the new metadata. If it raises, nothing is changed. It is called again if
-        another process has changed the documents meanwhile.
+        Function from the current metadata to the new metadata, or to the same object if nothing is to be written. If it
+        raises, nothing is changed. It is called again if another process has changed the documents meanwhile.
     done
-        Callback that gets the new metadata after it is written, while the documents are still held: so the changes of
-        several threads reach an object in the same order as the store.
+        Callback that gets the new metadata after it is written, or what is there if there is nothing to write, while
+        the documents are still held: so the changes of several threads reach an object in the same order as the store.
     lock
         As for :func:`hold_documents`.
     documents
@@ -201,7 +201,7 @@ def change_node(
     documents: Documents | None = None,
 ) -> NodeMetadata:
     """Change the metadata of an array or group, according to ``node_type``; as :func:`change_array`."""
-    with hold_documents(store, path, lock=lock):
+    with hold_documents(store, path, lock=lock), begin(store, path, "documents"):
         for attempt in attempts(store, path):
             if attempt or documents is None or not documents.can_be_relied_on():
                 documents = Documents(store)
@@ -212,10 +212,13 @@ def change_node(
             if isinstance(before, MetadataError):
                 raise before
             after = change(before)
-            new = _documents(reader, path, after)
-            implicit = isinstance(before, GroupMetadata) and before.implicit
-            old = {} if implicit else _documents(reader, path, before)
-            changed = {key: value for key, value in new.items() if old.get(key) != value}
+            changed = {}
+            # Not even an implicit group is written for a change that finds nothing to do.
+            if after is not before:
+                new = _documents(reader, path, after)
+                implicit = isinstance(before, GroupMetadata) and before.implicit
+                old = {} if implicit else _documents(reader, path, before)
+                changed = {key: value for key, value in new.items() if old.get(key) != value}
             if changed:
                 if not attempt:
                     own = FORMATS[after.zarr_format].consolidates_own

@@ -184,7 +184,6 @@ def check_free(
     if not location.occupied:
         return
     found = location.found
-    implicit = isinstance(found, GroupMetadata) and found.implicit
     if (
         group
         and isinstance(found, GroupMetadata)
@@ -192,11 +191,7 @@ def check_free(
         and FORMATS[zarr_format].shares_hierarchy(FORMATS[found.zarr_format])
     ):
         return
-    what = "a group, with nodes below it," if implicit else "a group"
-    if isinstance(found, ArrayMetadata):
-        what = "an array"
-    elif isinstance(found, MetadataError):
-        what = f"a node that cannot be read ({found})"
+    what = _description(found)
     if overwrite:
         raise ArgumentError(
             f"there is {what} at '/{path}' in {store!r} already, which another writer was creating at the same time; "
@@ -205,6 +200,15 @@ def check_free(
     raise ArgumentError(
         f"there is {what} at '/{path}' in {store!r} already; pass overwrite=True to erase it with everything below it"
     )
+
+
+def _description(found: NodeMetadata | MetadataError | None) -> str:
+    """Return what is at an occupied location, for messages."""
+    if isinstance(found, ArrayMetadata):
+        return "an array"
+    if isinstance(found, MetadataError):
+        return f"a node that cannot be read ({found})"
+    return "a group, with nodes below it," if found is not None and found.implicit else "a group"
 
 
 def stray_chunks(store: ReadableStore, path: str, metadata: ArrayMetadata) -> list[str]:
@@ -481,8 +485,9 @@ def move_node(store: Store, source: str, dest: str, zarr_format: ZarrFormat) -> 
         check_name(dest, location, zarr_format)
         if location.occupied:
             raise ArgumentError(
-                f"there is a node at '/{dest}' in {store!r} already; delete it first (del group[...]), or move to "
-                "another path. If a move that was cut off has left both nodes, look which one is complete before that"
+                f"there is {_description(location.found)} at '/{dest}' in {store!r} already; delete it first "
+                "(del group[...]), or move to another path. If a move that was cut off has left both nodes, look which "
+                "one is complete before that"
             )
         layout = location.layout
         source_keys, source_prefixes = keys_and_prefixes(source, layout)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import time
 from typing import TYPE_CHECKING, Final
 
@@ -12,12 +13,15 @@ if TYPE_CHECKING:
 
     from typing_extensions import TypeIs
 
+    from ..errors import StoreError
     from ..stores.base import ReadableStore
 
 #: Limit of a document. Parsed JSON takes up to about 25 times its text; larger documents are refused unread.
 MAX_DOCUMENT_NBYTES: Final = 64 << 20
 #: Number of nodes whose documents are requested at once, so that memory stays bounded in groups of many children.
 NODES_PER_REQUEST: Final = 1000
+# Bytes of the longest name of a file or directory in the usual file systems.
+_LONGEST_NAME: Final = 255
 
 
 def fetch(
@@ -112,6 +116,15 @@ def is_conditional(store: object) -> TypeIs[ConditionalStore]:
         and knows_of(store, "replace", "set")
         and knows_of(store, "get_with_tokens", "get")
     )
+
+
+def is_too_long(key: str, error: StoreError) -> bool:
+    """Return whether a store failed because it can hold nothing at a key or prefix: a name in it is too long.
+
+    A path of names that are not too long may be refused as a whole, but there may be something at its end.
+    """
+    names = key.split("/") if error.errno == errno.ENAMETOOLONG else []
+    return any(len(name.encode(errors="surrogatepass")) > _LONGEST_NAME for name in names)
 
 
 def upward(path: str) -> list[str]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from ..errors import MetadataError
+from ..errors import MetadataError, StoreError
 from ..metadata.format import ParseOptions
 from ..metadata.formats import V3_DRAFT
 from ..metadata.model import GroupMetadata
 from ..stores.base import ListableStore, is_listable
 from ..stores.keys import is_node_name, join_path
-from .documents import NODES_PER_REQUEST, upward
+from .documents import NODES_PER_REQUEST, is_too_long, upward
 from .entries import Entry
 
 if TYPE_CHECKING:
@@ -74,10 +74,17 @@ class Hierarchies:
         if metadata is not None:
             return Entry(metadata)
         # The root of a hierarchy is always a group, even without a document; other implicit groups need nodes below.
-        below, store = layout.relative(path), self.reader.store
-        if below and not (is_listable(store) and any(store.list_dir(layout.below(below)))):
-            return None
-        return _implicit_group()
+        below = layout.relative(path)
+        return _implicit_group() if not below or self._has_keys(layout.below(below)) else None
+
+    def _has_keys(self, prefix: str) -> bool:
+        store = self.reader.store
+        try:
+            return is_listable(store) and any(store.list_dir(prefix))
+        except StoreError as error:
+            if is_too_long(prefix, error):
+                return False
+            raise
 
     def children(self, path: str, store: ListableStore) -> dict[str, Entry]:
         """Return the nodes directly below ``path``, sorted by name; one listing, and one request per 1000 documents."""

@@ -25,7 +25,7 @@ from ..metadata.formats import V3_DRAFT, formats_of
 from ..metadata.model import GroupMetadata
 from ..stores.base import RemoteValues, is_listable
 from ..stores.keys import MAX_DEPTH, is_node_name
-from .documents import NODES_PER_REQUEST, fetch, upward
+from .documents import NODES_PER_REQUEST, fetch, is_too_long, upward
 from .entries import Entry, entry_of
 from .hierarchies import Hierarchies
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from ..metadata.format import Format
     from ..metadata.layout import Layout
     from ..metadata.model import ZarrFormat
-    from ..stores.base import ReadableStore
+    from ..stores.base import ListableStore, ReadableStore
     from .documents import Documents
 
 # Limit of the keys inspected to recognise an implicit group: one page of a listing of an object store.
@@ -182,8 +182,19 @@ class NodeReader:
             yield formats
 
     def fetch(self, keys: Sequence[str]) -> dict[str, bytes]:
-        """Return the existing documents by key; one request."""
-        return fetch(self.store, keys) if self.documents is None else self.documents.fetch(keys)
+        """Return the existing documents by key; one request, and one more if the store cannot hold some of the keys.
+
+        (For a new node, whose place is looked at by way of :attr:`documents`, that is an error.)
+        """
+        if self.documents is not None:
+            return self.documents.fetch(keys)
+        try:
+            return fetch(self.store, keys)
+        except StoreError as error:
+            possible = [key for key in keys if not is_too_long(key, error)]
+            if len(possible) == len(keys):
+                raise
+        return fetch(self.store, possible)
 
     def layout(self, path: str) -> Layout | None:
         """Return the layout of the 2022 draft hierarchy that contains ``path``, or None; one request."""
@@ -210,10 +221,18 @@ class NodeReader:
         """
         if not is_listable(self.store):
             return None
+        try:
+            return self._implied(path, formats, self.store)
+        except StoreError as error:
+            if is_too_long(path, error):
+                return None
+            raise
+
+    def _implied(self, path: str, formats: Sequence[Format], store: ListableStore) -> Entry | None:
         prefix = f"{path}/" if path else ""
         wanted = {name: format for format in formats for name in format.node_documents}
         chunks, count = False, 0
-        for key in islice(self.store.list_prefix(prefix), _PROBED_KEYS):
+        for key in islice(store.list_prefix(prefix), _PROBED_KEYS):
             count += 1
             below = key[len(prefix) :]
             parent, _, name = below.rpartition("/")

@@ -15,7 +15,7 @@ from gzarr_kernels.operations import OPERATIONS
 
 from ..codecs.buffers import ceiling
 from ..codecs.chain import representations
-from ..codecs.codec import ArrayRepresentation, BytesRepresentation
+from ..codecs.codec import ArrayRepresentation, BytesRepresentation, convert
 from ..codecs.numcodecs_adapter import NumcodecsArrayToArray
 from ..codecs.sharding import ShardingIndexed
 from ..codecs.transpose import TransposeCodec
@@ -276,10 +276,11 @@ def converting(decoding: Decoding, dtype: np.dtype[Any], available: frozenset[st
         As for :func:`analyse`.
     """
     stored = decoding.chunk.dtype
+    # Asked with the types themselves: NumPy does not understand its own strings for most of those of ml_dtypes.
+    if convert(stored, dtype) is None:
+        return None
     codec = NumcodecsArrayToArray("astype", {"encode_dtype": stored.str, "decode_dtype": dtype.str})
     chunk = ArrayRepresentation(decoding.chunk.shape, dtype)
-    if codec.operations(chunk) is None:
-        return None
     chain = (codec, *decoding.codecs)
     program = _program(chain, chunk, representations(chain, chunk), available)
     if program is None and decoding.program is not None:

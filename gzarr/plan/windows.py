@@ -12,7 +12,7 @@ import numpy.typing as npt
 from ..errors import SelectionError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from ..integers import EachAxis
 
 _INT64_MAX = 2**63 - 1
 IntArray: TypeAlias = npt.NDArray[np.int64]
@@ -35,9 +35,7 @@ class PlannedWindows:
     step: tuple[int, ...]
 
 
-def parse_windows(
-    starts: Any, shape: int | Sequence[int], step: int | Sequence[int], array: tuple[int, ...]
-) -> PlannedWindows:
+def parse_windows(starts: Any, shape: EachAxis, step: EachAxis, array: tuple[int, ...]) -> PlannedWindows:
     """Check windows and return them.
 
     Parameters
@@ -102,7 +100,7 @@ def parse_rows(rows: Any, windows: int, room: int) -> IntArray:
     return places
 
 
-def _integers(name: str, value: int | Sequence[int], k: int, least: int) -> tuple[int, ...]:
+def _integers(name: str, value: Any, k: int, least: int) -> tuple[int, ...]:
     try:
         numbers = tuple(map(operator.index, value)) if hasattr(value, "__iter__") else (operator.index(value),) * k
     except TypeError:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict
+from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, cast
 
 import numpy as np
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Unpack
 
-    from ..metadata.model import ZarrFormat
+    from ..metadata.model import NewFormat, ZarrFormat
     from ..stores.resolve import StoreLike
     from .layout import Form
 
@@ -43,7 +43,7 @@ class MatrixArguments(TypedDict, total=False):
     chunks: int
     shards: int | None
     codecs: Any
-    zarr_format: ZarrFormat
+    zarr_format: NewFormat
     attributes: Mapping[str, Any] | None
     storage_options: Mapping[str, Any] | None
 
@@ -175,7 +175,8 @@ def create(
     within, zarr_format = "", layout.get("zarr_format", 3)
     if isinstance(store, Group):
         _check_beside_group(store, device, layout.get("storage_options"), layout.get("zarr_format"))
-        within, zarr_format = store.path, store.zarr_format
+        # create_group refuses those that are only read.
+        within, zarr_format = store.path, cast("NewFormat", store.zarr_format)
     where = join_path(within, normalize_path(path))
     wanted = None if shape is None and data is not None else _checked_shape(shape)
     block = None if data is None else on_host(data, form, f"/{where}")

@@ -46,10 +46,10 @@ class ByteRange:
 class ReadableStore(Protocol, metaclass=Capability):
     """Methods needed for reading."""
 
-    def get(self, key: str) -> bytes | None:
+    def get(self, key: str, /) -> bytes | None:
         """Return the value of ``key``, or None if the store has no such key."""
 
-    def get_partial_values(self, key_ranges: Sequence[tuple[str, ByteRange]]) -> list[bytes | None]:
+    def get_partial_values(self, key_ranges: Sequence[tuple[str, ByteRange]], /) -> list[bytes | None]:
         """Return parts of values, in order; None for each absent key.
 
         Parameters
@@ -151,7 +151,7 @@ class RequestStream(Protocol):
     def next_request(self) -> tuple[Any, Request] | None:
         """Return the next request with a token, or None if there is none at present."""
 
-    def answered(self, token: Any, answer: Answer) -> None:
+    def answered(self, token: Any, answer: Answer, /) -> None:
         """Take the answer to a request."""
 
     def has_ended(self) -> bool:
@@ -164,7 +164,7 @@ class RequestStream(Protocol):
 class Streams(Protocol):
     """What keeps many requests in progress in few threads."""
 
-    def answer_each(self, stream: RequestStream) -> bool:
+    def answer_each(self, stream: RequestStream, /) -> bool:
         """Answer the requests of a stream from now on, in any order; return whether that is possible."""
 
     def look_again(self) -> None:
@@ -175,7 +175,7 @@ class Streams(Protocol):
 class RemoteValues(Protocol, metaclass=Capability):
     """A store that has to wait for each value, so that many requests should be in progress at once."""
 
-    def get_many(self, requests: Sequence[Request]) -> list[Answer]:
+    def get_many(self, requests: Sequence[Request], /) -> list[Answer]:
         """Answer some requests, in order. To be called in I/O threads (:mod:`gzarr.stores.io_threads`)."""
 
     def request_limits(self) -> RequestLimits:
@@ -218,7 +218,7 @@ class PackedValues(Protocol, metaclass=Capability):
     def holder(self) -> ReadableStore:
         """Return the other store."""
 
-    def extents(self, keys: Sequence[str], *, parts: bool) -> Extents | None:
+    def extents(self, keys: Sequence[str], /, *, parts: bool) -> Extents | None:
         """Return where some values are, or None if engines must use ``get`` or ``get_many`` for them.
 
         Parameters
@@ -229,10 +229,10 @@ class PackedValues(Protocol, metaclass=Capability):
             Whether parts of the values will be read. If so, bytes are the values themselves: ``unwrap`` is None.
         """
 
-    def is_current(self, version: Hashable | None) -> bool:
+    def is_current(self, version: Hashable | None, /) -> bool:
         """Return whether extents of this version are still valid, as far as that can be told without a request."""
 
-    def forget(self, version: Hashable | None) -> None:
+    def forget(self, version: Hashable | None, /) -> None:
         """Take extents of this version for invalid: a request for them has failed because they were replaced."""
 
 
@@ -246,10 +246,10 @@ class ListableStore(Protocol, metaclass=Capability):
     def list(self) -> Iterator[str]:
         """Yield all keys."""
 
-    def list_prefix(self, prefix: str) -> Iterator[str]:
+    def list_prefix(self, prefix: str, /) -> Iterator[str]:
         """Yield all keys that start with ``prefix``."""
 
-    def list_dir(self, prefix: str) -> Listing:
+    def list_dir(self, prefix: str, /) -> Listing:
         """Return the keys and the prefixes directly under ``prefix``, in full from the store's root, each sorted."""
 
 
@@ -281,10 +281,10 @@ class WritableStore(Protocol, metaclass=Capability):
 
     read_only: bool
 
-    def set(self, key: str, value: bytes) -> None:
+    def set(self, key: str, value: bytes, /) -> None:
         """Store ``value`` under ``key``. Readers see either the whole old value or the whole new one."""
 
-    def set_partial_values(self, key_start_values: Iterable[tuple[str, int, bytes]]) -> None:
+    def set_partial_values(self, key_start_values: Iterable[tuple[str, int, bytes]], /) -> None:
         """Write parts of values; concurrent writers of one key can undo each other.
 
         Parameters
@@ -293,13 +293,13 @@ class WritableStore(Protocol, metaclass=Capability):
             Triples of key, offset in bytes, and bytes to be written there.
         """
 
-    def erase(self, key: str) -> None:
+    def erase(self, key: str, /) -> None:
         """Erase ``key``."""
 
-    def erase_values(self, keys: Iterable[str]) -> None:
+    def erase_values(self, keys: Iterable[str], /) -> None:
         """Erase several ``keys``."""
 
-    def erase_prefix(self, prefix: str) -> None:
+    def erase_prefix(self, prefix: str, /) -> None:
         """Erase all keys that start with ``prefix``."""
 
 
@@ -307,7 +307,7 @@ class WritableStore(Protocol, metaclass=Capability):
 class PagedListing(Protocol, metaclass=Capability):
     """A store whose listings come by pages, so that one request shows whether there is little, or nothing."""
 
-    def list_page(self, prefix: str) -> tuple[list[str], bool]:
+    def list_page(self, prefix: str, /) -> tuple[list[str], bool]:
         """Return the first keys that start with ``prefix``, and whether these are all; one request."""
 
 
@@ -350,16 +350,16 @@ class FileWriter(Protocol):
     def temporary_prefix(self) -> str:
         """Return the beginning of temporary names; the caller makes the rest unique."""
 
-    def make_folder(self, folder: str) -> None:
+    def make_folder(self, folder: str, /) -> None:
         """Make a folder and its missing parents, and flush their names if ``durable``; raise OSError on failure."""
 
-    def flush_folder(self, folder: str) -> None:
+    def flush_folder(self, folder: str, /) -> None:
         """Flush the names in a folder to the disk; a folder that another process has erased is ignored."""
 
-    def uncleaned_folders(self, folders: Sequence[str]) -> list[str]:
+    def uncleaned_folders(self, folders: Sequence[str], /) -> list[str]:
         """Return those folders that exist and may hold leftovers of killed writers."""
 
-    def clean_folders(self, folders: Sequence[str], written: str | None) -> None:
+    def clean_folders(self, folders: Sequence[str], written: str | None, /) -> None:
         """Remove the leftovers of killed writers from folders; ``written`` is a file that was just written, if any."""
 
 
@@ -407,7 +407,7 @@ def flushing(given: object, store: object, *, flush: bool = True) -> Iterator[No
 class PresenceStore(Protocol, metaclass=Capability):
     """A store that can tell cheaply and reliably which values exist."""
 
-    def contains(self, keys: Collection[str]) -> list[bool]:
+    def contains(self, keys: Collection[str], /) -> list[bool]:
         """Return whether each key has a value, in order."""
 
 
@@ -415,7 +415,7 @@ class PresenceStore(Protocol, metaclass=Capability):
 class GatheringStore(Protocol, metaclass=Capability):
     """A store that takes a value in parts (a shard's chunks and its index), so that callers need not join them."""
 
-    def set_parts(self, key: str, parts: Sequence[Buffer]) -> None:
+    def set_parts(self, key: str, parts: Sequence[Buffer], /) -> None:
         """Store the concatenation of some buffers under ``key``, like :meth:`WritableStore.set`."""
 
 
@@ -423,7 +423,7 @@ class GatheringStore(Protocol, metaclass=Capability):
 class ExclusiveStore(Protocol, metaclass=Capability):
     """A store in which exactly one of several processes that create the same key succeeds."""
 
-    def create(self, key: str, value: bytes) -> bool:
+    def create(self, key: str, value: bytes, /) -> bool:
         """Store ``value`` under ``key`` unless the key exists; return whether it was stored."""
 
 
@@ -431,7 +431,7 @@ class ExclusiveStore(Protocol, metaclass=Capability):
 class SelectiveStore(Protocol, metaclass=Capability):
     """A store that does not take nodes of every format."""
 
-    def refusal(self, documents: Collection[str]) -> str:
+    def refusal(self, documents: Collection[str], /) -> str:
         """Return why nodes cannot be stored, given the names of their documents; empty if they can."""
 
 
@@ -439,7 +439,7 @@ class SelectiveStore(Protocol, metaclass=Capability):
 class GuardedErasing(Protocol, metaclass=Capability):
     """A store that knows before it erases whether the system would keep a part of what is to be erased."""
 
-    def check_erasable(self, prefix: str) -> None:
+    def check_erasable(self, prefix: str, /) -> None:
         """Raise :class:`gzarr.errors.StoreError` if not all keys that start with ``prefix`` can be erased."""
 
 
@@ -471,7 +471,7 @@ class Stage(Protocol):
 class StagingStore(Protocol, metaclass=Capability):
     """A store in which a node can be made aside, so that what is at its place stays until the new node is complete."""
 
-    def stage(self, prefix: str, *, replace: bool) -> Stage | None:
+    def stage(self, prefix: str, /, *, replace: bool) -> Stage | None:
         """Begin to make what is at a prefix aside, or return None if that is not possible.
 
         Parameters
@@ -487,7 +487,7 @@ class StagingStore(Protocol, metaclass=Capability):
 class ConditionalStore(Protocol, metaclass=Capability):
     """A store that can change a value on the condition that nobody else has changed it since it was read."""
 
-    def get_with_tokens(self, keys: Sequence[str], max_nbytes: int) -> list[tuple[bytes | None, Hashable | None]]:
+    def get_with_tokens(self, keys: Sequence[str], max_nbytes: int, /) -> list[tuple[bytes | None, Hashable | None]]:
         """Return whole values, each with a token for :meth:`replace`; None and None for an absent key.
 
         Parameters
@@ -496,7 +496,7 @@ class ConditionalStore(Protocol, metaclass=Capability):
             As for :meth:`SizedStore.get_small_values`.
         """
 
-    def replace(self, key: str, value: bytes, token: Hashable | None) -> bool:
+    def replace(self, key: str, value: bytes, token: Hashable | None, /) -> bool:
         """Store ``value`` under ``key`` unless its value was changed since it had this token; return whether it was.
 
         None stands for an absent key.
@@ -518,10 +518,10 @@ class LockingStore(Protocol, metaclass=Capability):
 class SizedStore(Protocol, metaclass=Capability):
     """A store that knows the sizes of its values without reading them. Optional: for ``gzarr info`` and for limits."""
 
-    def list_sizes(self, prefix: str) -> Iterator[tuple[str, int]]:
+    def list_sizes(self, prefix: str, /) -> Iterator[tuple[str, int]]:
         """Yield all keys that start with ``prefix``, each with the size of its value in bytes."""
 
-    def get_small_values(self, keys: Sequence[str], max_nbytes: int) -> list[bytes | None]:
+    def get_small_values(self, keys: Sequence[str], max_nbytes: int, /) -> list[bytes | None]:
         """Return whole values, in order; None for each absent key.
 
         Parameters
@@ -542,7 +542,7 @@ class SizedStore(Protocol, metaclass=Capability):
 class VersionedStore(Protocol, metaclass=Capability):
     """A store that can tell cheaply whether a value has changed since it was read."""
 
-    def version(self, key: str) -> Hashable | None:
+    def version(self, key: str, /) -> Hashable | None:
         """Return a token that changes whenever the value of ``key`` does; None if the key is absent, or if unknown."""
 
 
@@ -550,7 +550,7 @@ class VersionedStore(Protocol, metaclass=Capability):
 class VersionedListing(Protocol, metaclass=Capability):
     """A store that can list its keys with versions that mean the same in all processes."""
 
-    def list_versions(self, prefix: str) -> Iterator[tuple[str, str | None]]:
+    def list_versions(self, prefix: str, /) -> Iterator[tuple[str, str | None]]:
         """Yield all keys that start with ``prefix``, each with a text that changes whenever its value does.
 
         None if the store cannot tell.

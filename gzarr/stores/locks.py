@@ -144,8 +144,9 @@ def begin(store: Any, path: str, change: str) -> Iterator[None]:
     this = (place, change)
     if this in begun:
         raise StoreError(
-            f"the {change} of '/{path}' in {store!r}: this thread is just changing it, as a handler of a signal may "
-            "find it; nothing was changed here. Let the handler set a flag for the program, which then makes the change"
+            f"the {change} of '/{path}' in {store!r}: this thread is just changing it (a handler of a signal has "
+            "interrupted that, or this is called by the function that changes attributes); nothing was changed here. Make "
+            "this change afterwards: let a handler set a flag for the program"
         )
     try:
         begun.add(this)

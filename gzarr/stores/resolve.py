@@ -8,7 +8,7 @@ import re
 import stat
 from collections.abc import Mapping, MutableMapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from urllib.parse import unquote
 
 from ..errors import ArgumentError, GzarrError, NodeNotFoundError, ReadOnlyError, StoreError, UnsupportedError
@@ -22,12 +22,105 @@ from .local import LocalStore
 from .memory import MemoryStore
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import Literal
 
+    from typing_extensions import Buffer
+
+    from .base import ByteRange
+
+    #: A value, or part of one.
+    Value: TypeAlias = bytes | bytearray | memoryview
     #: The modes of zarr-python: read; read and write; create if absent; replace; create, fail if present.
     Mode = Literal["r", "r+", "a", "w", "w-"]
 
-StoreLike: TypeAlias = "str | os.PathLike[str] | MutableMapping[str, Any] | ReadableStore"
+
+class BufferStore(Protocol):
+    """A :class:`~gzarr.stores.base.ReadableStore` whose values are any buffers, and several of them any sequence."""
+
+    def get(self, key: str, /) -> Value | None:
+        """Return the value of ``key``, or None if the store has no such key."""
+
+    def get_partial_values(self, key_ranges: Sequence[tuple[str, ByteRange]], /) -> Sequence[Value | None]:
+        """Return parts of values, in order; None for each absent key."""
+
+
+# Other packages' classes, of which none is imported: their types here are what they have and other objects lack.
+
+
+class ZarrPythonStore(Protocol):
+    """A store of zarr-python, such as Icechunk's, for type checkers."""
+
+    @property
+    def read_only(self) -> bool:
+        """Whether it refuses changes."""
+
+    @property
+    def supports_writes(self) -> bool:
+        """Whether it can be written to."""
+
+    @property
+    def supports_listing(self) -> bool:
+        """Whether it can list its keys."""
+
+
+class ZarrPythonPath(Protocol):
+    """A ``StorePath`` of zarr-python, for type checkers."""
+
+    @property
+    def store(self) -> ZarrPythonStore:
+        """The store."""
+
+    @property
+    def path(self) -> str:
+        """The path in it."""
+
+
+class ZarrPythonNode(Protocol):
+    """An array or a group of zarr-python, for type checkers."""
+
+    @property
+    def store_path(self) -> ZarrPythonPath:
+        """Where it is."""
+
+
+class ObstoreStore(Protocol):
+    """A store object of obstore, for type checkers."""
+
+    def get_range(self, path: str, /, *, start: int, length: int) -> Buffer:
+        """Return a part of an object."""
+
+    def list_with_delimiter(self, prefix: str | None = None, /) -> Any:
+        """Return what is directly below a prefix."""
+
+
+class FsspecPath(Protocol):
+    """A ``UPath``, for type checkers."""
+
+    @property
+    def fs(self) -> Any:
+        """The filesystem."""
+
+    @property
+    def path(self) -> str:
+        """The path in it."""
+
+    def as_uri(self) -> str:
+        """Return the path as a URL."""
+
+
+StoreLike: TypeAlias = (
+    str
+    | os.PathLike[str]
+    | MutableMapping[str, Any]
+    | ReadableStore
+    | BufferStore
+    | ZarrPythonStore
+    | ZarrPythonPath
+    | ZarrPythonNode
+    | ObstoreStore
+    | FsspecPath
+)
 
 #: Before a path or URL, as in other programs: N5 is found without it.
 _N5 = "n5://"

@@ -19,7 +19,7 @@ from ..stores.keys import normalize_path
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ..metadata.model import ZarrFormat
+    from ..metadata.model import NewFormat, ZarrFormat
     from ..stores.resolve import StoreLike
 
 
@@ -27,7 +27,7 @@ def save(
     store: StoreLike,
     *arrays: Any,
     path: str = "",
-    zarr_format: ZarrFormat = 3,
+    zarr_format: NewFormat = 3,
     overwrite: bool = False,
     named: Mapping[str, Any] | None = None,
     storage_options: Mapping[str, Any] | None = None,

@@ -17,7 +17,7 @@ from .save import save
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ..metadata.model import ZarrFormat
+    from ..metadata.model import NewFormat
     from ..stores.resolve import StoreLike
 
 #: Arguments of zarr-python's ``create`` that have no meaning here, or none any more in zarr-python.
@@ -144,7 +144,7 @@ def save_array(
     store: StoreLike,
     arr: Any,
     *,
-    zarr_format: ZarrFormat | None = None,
+    zarr_format: NewFormat | None = None,
     path: str | None = None,
     storage_options: Mapping[str, Any] | None = None,
     **arguments: Any,
@@ -176,7 +176,7 @@ def save_array(
 def save_group(
     store: StoreLike,
     *args: Any,
-    zarr_format: ZarrFormat | None = None,
+    zarr_format: NewFormat | None = None,
     path: str | None = None,
     storage_options: Mapping[str, Any] | None = None,
     **kwargs: Any,

@@ -59,9 +59,7 @@ def test_no_append_overwrites_another(at: Any, tmp_path: Path, place: str, lock:
     assert gzarr.open_array(tmp_path / "a")[...].tolist() == ([0, 1] if refused else [0, 1000, 1])
     assert bool(refused) == (place != "as_data")
     for error in refused:
-        assert "this thread is just changing it, as a handler of a signal may find it; nothing was changed" in str(
-            error
-        )
+        assert "this thread is just changing it (a handler of a signal has interrupted that" in str(error)
 
 
 def test_a_resize_within_an_append_is_refused(at: Any) -> None:
@@ -93,3 +91,17 @@ def test_attributes_are_not_overwritten(at: Any) -> None:
     other.attrs["theirs"] = 3
     assert dict(group.attrs) in ({"mine": 2}, {"mine": 2, "theirs": 3})
     assert dict(gzarr.open_group(group.store).attrs) == {"mine": 2, "theirs": 3}
+
+
+def test_a_change_within_a_function_that_changes_attributes_is_refused() -> None:
+    group = gzarr.create_group({}, attributes={"n": 1})
+
+    def change(found: dict[str, Any]) -> dict[str, Any]:
+        group.attrs["m"] = 2
+        return {**found, "n": 3}
+
+    with pytest.raises(
+        gzarr.StoreError, match=r"called by the function that changes attributes\); nothing was changed"
+    ):
+        group.attrs.change(change)
+    assert dict(group.attrs) == {"n": 1}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
 from typing import Any
 
 import numpy as np
@@ -132,6 +133,70 @@ def test_nanoseconds_of_pandas_are_kept() -> None:
     spans = made("m8[ns]")
     spans[...] = [pandas.Timedelta(1, "ns"), np.timedelta64(3, "us")]
     assert spans[...].tolist() == [1, 3000]
+
+
+def _writes(dtype: str) -> dict[str, Any]:
+    """Return ways to write a value among elements of a dtype."""
+    records = [("t", dtype), ("n", "i4")]
+    return {
+        "scalar": lambda a, v: a.__setitem__(0, v),
+        "list": lambda a, v: a.__setitem__(..., [v, v]),
+        "beside a string": lambda a, v: a.__setitem__(..., ["NaT", v]),
+        "lists": lambda a, v: a.__setitem__(..., [[[v], [None]]]),
+        "rows of objects": lambda a, v: a.__setitem__(..., [np.fromiter([v, v], object, 2)]),
+        "array of objects": lambda a, v: a.__setitem__(..., np.fromiter([v, v], object, 2)),
+        "write_many": lambda a, v: a.write_many([0, 1], [v, v]),
+        "append": lambda a, v: a.append([v]),
+        "data": lambda _, v: gzarr.create_array({}, data=[v], dtype=dtype),
+        "full": lambda _, v: gzarr.full((2,), v, store={}, dtype=dtype),
+        "fill value": lambda _, v: gzarr.create_array({}, shape=2, dtype=dtype, fill_value=v),
+        "record": lambda _, v: gzarr.create_array({}, data=[(v, 1)], dtype=records),
+        "field": lambda _, v: made(records).__setitem__("t", [v, v]),
+        "ragged": lambda _, v: gzarr.create_array(
+            {}, data=[[v]], dtype=object, zarr_format=2, filters=[{"id": "vlen-array", "dtype": dtype}]
+        ),
+    }
+
+
+@pytest.mark.parametrize("way", _writes("M8[s]"))
+def test_moments_are_no_durations(way: str) -> None:
+    pandas = pytest.importorskip("pandas")
+    moments = [np.datetime64("2020-01-01"), np.datetime64("NaT"), pandas.Timestamp("2020"), datetime(2020, 1, 1)]
+    durations = [np.timedelta64(5, "s"), np.timedelta64("NaT"), pandas.Timedelta("5s"), timedelta(seconds=5)]
+    for dtype, wrong in (("m8[s]", moments), ("M8[s]", durations)):
+        for value in wrong:
+            array = made(dtype)
+            with pytest.raises(gzarr.ArgumentError, match="not elements of"):
+                _writes(dtype)[way](array, value)
+            assert array.shape == (2,)
+            assert not array.nchunks_initialized
+
+
+def test_moments_and_durations_in_one_list() -> None:
+    moment, duration = np.datetime64("2020-01-01"), np.timedelta64(5, "s")
+    for items in ([moment, duration], [duration, moment], [[moment], [duration]]):
+        for value in (items, np.array(items, object)):
+            for dtype in ("M8[s]", "m8[s]"):
+                with pytest.raises(gzarr.ArgumentError, match="are not elements of"):
+                    made(dtype, np.shape(items))[...] = value
+        # NumPy would infer moments.
+        with pytest.raises(gzarr.ArgumentError, match="are not elements of"):
+            gzarr.create_array({}, data=items)
+    swapped = made([("t", "M8[s]"), ("d", "m8[s]")])
+    with pytest.raises(gzarr.ArgumentError, match="field 't': elements of type timedelta64"):
+        swapped[...] = (duration, moment)
+    swapped[...] = (moment, duration)
+    assert swapped[0].tolist() == (datetime(2020, 1, 1), timedelta(seconds=5))
+
+
+def test_nat_of_pandas_is_both() -> None:
+    pandas = pytest.importorskip("pandas")
+    for dtype, other in (("M8[s]", np.datetime64("2020")), ("m8[s]", np.timedelta64(5, "s"))):
+        array = made(dtype)
+        array[...] = [pandas.NaT, other]
+        assert np.isnat(array[...]).tolist() == [True, False]
+        array[...] = pandas.NaT
+        assert np.isnat(array[...]).all()
 
 
 def test_times_in_lists_within_themselves() -> None:

@@ -7,6 +7,7 @@ import json
 import warnings
 from typing import TYPE_CHECKING, Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 import zarr
@@ -54,7 +55,7 @@ def every_bit(dtype: str, shape: tuple[int, ...], seed: int = 0) -> np.ndarray[A
     return values.reshape(shape)
 
 
-def converted(values: np.ndarray[Any, Any], dtype: str) -> np.ndarray[Any, Any]:
+def converted(values: np.ndarray[Any, Any], dtype: Any) -> np.ndarray[Any, Any]:
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         return values.astype(dtype)
@@ -182,8 +183,6 @@ def test_fields_and_other_types(tmp_path: Path) -> None:
 
 
 def test_names_of_types(tmp_path: Path) -> None:
-    import ml_dtypes
-
     a = gzarr.create_array(tmp_path / "a", data=np.arange(7, dtype="u1"), chunks=3)
     assert a.read(dtype=float).dtype == np.dtype("f8")
     assert a.read(dtype=">f4").dtype == np.dtype(">f4")
@@ -192,6 +191,47 @@ def test_names_of_types(tmp_path: Path) -> None:
     for wrong in ("float33", 5.5, {"a": 1}):
         with pytest.raises(ArgumentError, match="neither a NumPy dtype nor a Zarr data type"):
             a.read(dtype=wrong)
+
+
+#: Those of ml_dtypes that Zarr has no name for are not among them.
+OTHER_NUMBERS = tuple(
+    name
+    for name in dir(ml_dtypes)
+    if name not in ("finfo", "iinfo", "int1", "uint1") and isinstance(getattr(ml_dtypes, name), type)
+)
+TARGETS = ("bool", "u1", "i4", "f2", "f4", ">f4", "f8", "c8", "O", "bfloat16", "float8_e5m2", "int4")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"zarr_format": 2, "order": "F"}, {"chunks": (2, 4), "shards": (4, 4)}, {"chunks": [[1, 4], [4]]}],
+    ids=["v3", "v2", "shards", "rectilinear"],
+)
+@pytest.mark.parametrize("stored", OTHER_NUMBERS)
+def test_types_of_ml_dtypes_are_converted(stored: str, options: dict[str, Any]) -> None:
+    # One of the types has no zero, and NaNs as objects are not equal.
+    data = (np.arange(20).reshape(5, 4) % 3 // 2 + (stored == "float8_e8m0fnu")).astype(getattr(ml_dtypes, stored))
+    a = gzarr.create_array({}, data=data, device="cpu", **{"chunks": (2, 3), **options})
+    for name in (*TARGETS, stored):
+        dtype = np.dtype(getattr(ml_dtypes, name, name))
+        if not np.can_cast(a.dtype, dtype, "unsafe"):
+            with pytest.raises(ArgumentError, match=f"{stored} cannot be converted to dtype={dtype}"):
+                a.read(dtype=dtype)
+            continue
+        expected = converted(a[...], dtype)
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            # Of NumPy, of the imaginary part that is lost.
+            warnings.simplefilter("ignore")
+            for selection in (..., (slice(4, None, -2), 1), np.array([3, 0, 3])):
+                np.testing.assert_array_equal(a.read(selection, dtype=dtype), expected[selection], strict=True)
+            rows, columns = [4, 0], [3, 1]
+            np.testing.assert_array_equal(a.oindex.read((rows, columns), dtype=dtype), expected[np.ix_(rows, columns)])
+            np.testing.assert_array_equal(a.vindex.read((rows, columns), dtype=dtype), expected[rows, columns])
+            np.testing.assert_array_equal(a.view[1:, ::2].read(dtype=dtype), expected[1:, ::2], strict=True)
+            np.testing.assert_array_equal(np.asarray(a, dtype), expected, strict=True)
+            out = np.empty(a.shape, dtype)
+            a.read(out=out, dtype=dtype)
+        np.testing.assert_array_equal(out, expected, strict=True)
 
 
 def test_outputs_and_indexers(device: TestedDevice, tmp_path: Path) -> None:

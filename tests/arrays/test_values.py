@@ -505,3 +505,41 @@ class TestWritingObjects:
         array[0] = "x"
         array[...] = array[...]
         assert array[...].tolist() == ["x", "", ""]
+
+
+# -- values without elements, of which none can be wrong
+
+
+@pytest.mark.parametrize("dtype", ["S4", "U4", "V3", "M8[s]", "m8[s]", "i4", "?", str, PAIR, TEXTS, ml_dtypes.bfloat16])
+@pytest.mark.parametrize(
+    "empty",
+    [[], np.array([]), np.array([], object), np.array([], "U3"), np.array([], "M8[D]"), np.array([], [("c", "c8")])],
+    ids=lambda value: str(getattr(value, "dtype", "list")),
+)
+def test_empty_values_are_of_any_type(dtype: Any, empty: Any) -> None:
+    array, none = made(shape=(4,), dtype=dtype), np.zeros(4, bool)
+    before = array[...].tolist()
+    for selection in (slice(2, 2), none, []):
+        array[selection] = empty
+    array.oindex[[]] = empty
+    array.vindex[none] = empty
+    array.set_coordinate_selection(([],), empty)
+    array.write_many([slice(0, 0), slice(3, 3)], [empty, empty])
+    array.write(slice(1, 1), empty, fill_masked=True)
+    assert array.append(empty) == (4,)
+    assert array[...].tolist() == before
+    for selection in (slice(0, 3), 0, slice(None)):
+        with pytest.raises(gzarr.ArgumentError, match=r"a value of shape \(0,\) does not broadcast to"):
+            array[selection] = empty
+    new = made(data=empty, dtype=dtype)
+    assert new.shape == (0,)
+    assert new.dtype == array.dtype
+
+
+def test_empty_values_broadcast() -> None:
+    array = made(shape=(3, 4), dtype="U2")
+    array[1:1] = np.zeros((0, 1))
+    array[:, 2:2] = [[], [], []]
+    array[:, 2:2] = []
+    with pytest.raises(gzarr.ArgumentError, match="does not broadcast"):
+        array[:, 2:2] = np.zeros((2, 0))

@@ -6,10 +6,12 @@ import lzma
 import tracemalloc
 import zlib
 
+import ml_dtypes
 import numcodecs
 import numpy as np
 import pytest
 
+import gzarr
 from gzarr.codecs.bytes import BytesCodec
 from gzarr.codecs.chain import decode_chain, encode_chain, representations
 from gzarr.codecs.codec import ArrayRepresentation, BytesRepresentation, Operation
@@ -336,6 +338,14 @@ def test_codecs_registered_with_numcodecs():
             codec_from_v2({"id": "test-reverse", "speed": 3}, "$")
     finally:
         del numcodecs.registry.codec_registry["test-reverse"]
+
+
+@pytest.mark.parametrize("name", ["float8_e5m2", "complex32", "bfloat16", "int4"])
+@pytest.mark.parametrize("configuration", [{"scale": 1, "offset": 0}, {"scale": 1, "offset": 0, "dtype": "<f4"}])
+def test_filters_of_numcodecs_refuse_types_of_ml_dtypes(name, configuration):
+    filters = [{"name": "numcodecs.fixedscaleoffset", "configuration": configuration}]
+    with pytest.raises(gzarr.GzarrError, match=f"numcodecs.fixedscaleoffset (takes numbers of NumPy|.*{name})"):
+        gzarr.create_array({}, shape=4, dtype=getattr(ml_dtypes, name), filters=filters)
 
 
 @pytest.mark.parametrize(

@@ -150,6 +150,80 @@ class TestAttributes:
                     change()
         assert store == before
 
+    @pytest.mark.parametrize("zarr_format", FORMATS)
+    @pytest.mark.parametrize("node", ["", "c", "empty"])
+    @pytest.mark.parametrize(
+        ("change", "result", "left"),
+        [
+            (lambda attrs: attrs.pop("a", None), None, {"b": 7, "d": 4}),
+            (lambda attrs: attrs.pop("a"), KeyError, {"b": 7, "d": 4}),
+            (lambda attrs: attrs.pop("b"), 7, {"d": 4}),
+            (lambda attrs: attrs.pop("d"), 4, {"b": 7}),
+            (lambda attrs: attrs.popitem(), ("b", 7), {"d": 4}),
+            (lambda attrs: attrs.setdefault("a", np.int8(9)), 9, {"b": 7, "d": 4, "a": 9}),
+            (lambda attrs: attrs.setdefault("b", 9), 7, {"b": 7, "d": 4}),
+            (lambda attrs: attrs.setdefault("d", object()), 4, {"b": 7, "d": 4}),
+            (lambda attrs: attrs.__delitem__("a"), KeyError, {"b": 7, "d": 4}),
+            (lambda attrs: attrs.__delitem__("d"), None, {"b": 7}),
+            (lambda attrs: attrs.update(), None, {"b": 7, "d": 4}),
+            (lambda attrs: attrs.clear(), None, {}),
+        ],
+    )
+    def test_a_change_is_decided_by_the_store(
+        self, zarr_format: Any, node: str, change: Callable[[Any], Any], result: Any, left: dict[str, Any]
+    ) -> None:
+        """Another handle has changed the attributes; afterwards, those known are those in the store, in any case."""
+        store: dict[str, Any] = {}
+        hierarchy(store, zarr_format)
+        mine, other = (gzarr.open(store, path=node, mode="r+", device="cpu").attrs for _ in range(2))
+        mine.put({"a": 1, "b": 2, "c": 3})
+        other.put({"b": 7, "d": 4})
+        if result is KeyError:
+            with pytest.raises(KeyError, match="a"):
+                change(mine)
+        else:
+            assert change(mine) == result
+        assert mine == left
+        assert gzarr.open(store, path=node, device="cpu").attrs == left
+
+    def test_nothing_is_written_where_nothing_changes(self) -> None:
+        store = CountingStore()
+        hierarchy(store, 3)
+        store.erase("g/zarr.json")
+        group = gzarr.open_group(store, path="g", mode="r+", device="cpu")
+        store.written.clear()
+        assert group.attrs.pop("a", 1) == 1
+        with pytest.raises(KeyError, match="no attributes"):
+            group.attrs.popitem()
+        assert group.implicit
+        assert gzarr.open_array(store, path="c", mode="r+", device="cpu").attrs.setdefault("i", 9) == 2
+        assert store.written == []
+
+    def test_a_read_only_node_needs_no_change(self) -> None:
+        attrs = gzarr.open_group(hierarchy({}, 3).store, device="cpu").attrs
+        assert attrs.setdefault("title", "other") == "t"
+        assert attrs.pop("absent", 1) == 1
+        with pytest.raises(errors.ReadOnlyError):
+            attrs.setdefault("absent", 1)
+        with pytest.raises(errors.ReadOnlyError):
+            attrs.popitem()
+
+    def test_a_group_is_not_json(self) -> None:
+        """One without members, too, which looks like an empty mapping."""
+        group = hierarchy({}, 3)
+        for node in (group, group["empty"], zarr.create_group({})):
+            for change in (
+                lambda node=node: group.attrs.__setitem__("v", node),
+                lambda node=node: group.attrs.update(v=[{"w": node}]),
+                lambda node=node: group.attrs.put(node),
+                lambda node=node: group.update_attributes({"v": node}),
+                lambda node=node: group.create_group("new", attributes={"v": node}),
+            ):
+                with pytest.raises(errors.ArgumentError, match=r"a Group is not JSON|are a mapping"):
+                    change()
+        assert group.attrs == {"title": "t"}
+        assert "new" not in group
+
     def test_an_array_that_changed_its_shape_keeps_it(self) -> None:
         store: dict[str, Any] = {}
         hierarchy(store, 3)

@@ -78,10 +78,30 @@ def test_what_a_killed_move_of_a_group_left_can_be_deleted_as_the_message_says(t
     inner.create_array("a", data=DATA, chunks=1)
     inner.create_array("b", data=DATA, chunks=1)
     group = _killed_move(root, "y/zarr.json")
-    with pytest.raises(ArgumentError, match=r"there is a node at '/y' .* already; delete it first") as raised:
+    with pytest.raises(ArgumentError, match=r"there is a group, .* at '/y' .* already; delete it first") as raised:
         group.move("x", "y")
     # A move cannot replace what is there.
     assert "overwrite" not in str(raised.value)
     del group["y"]
     group.move("x", "y")
     np.testing.assert_array_equal(group["y/b"][...], DATA)
+
+
+def test_a_refusal_says_what_is_at_the_destination() -> None:
+    group = gzarr.create_group({})
+    for name in ("x", "array"):
+        group.create_array(name, data=DATA)
+    group.create_group("group")
+    group.create_array("implicit/a", data=DATA)
+    group.store.erase("implicit/zarr.json")
+    group.create_group("broken")
+    group.store.set("broken/zarr.json", b"{}")
+    for name, what in (
+        ("array", "an array"),
+        ("group", "a group"),
+        ("implicit", "a group, with nodes below it,"),
+        ("broken", "a node that cannot be read .*"),
+    ):
+        with pytest.raises(ArgumentError, match=f"^there is {what} at '/{name}' in .* already; delete it first"):
+            group.move("x", name)
+    assert "x" in group

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import itertools
 import zipfile
 from pathlib import Path
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 from support import servers
 
 import gzarr
-from gzarr.errors import ArgumentError, ChunkWriteError, GzarrError, MetadataError, StoreError
+from gzarr.errors import ArgumentError, ChunkWriteError, GzarrError, MetadataError, NodeNotFoundError, StoreError
 from gzarr.stores.keys import MAX_DEPTH, name_fault
 
 if TYPE_CHECKING:
@@ -245,6 +246,56 @@ def test_names_that_are_refused(name: str) -> None:
         with pytest.raises(ArgumentError):
             create()
     assert list(values) == ["zarr.json"]
+
+
+@pytest.mark.parametrize("name", ["y" * 256, "\u00e9" * 150, "x/" + "y" * 300, "y" * 300 + "/x"], ids=len)
+@pytest.mark.parametrize("zarr_format", [2, 3, "3-draft-2022"])
+def test_names_that_no_file_can_have(name: str, zarr_format: Any, tmp_path: Path) -> None:
+    """There is no such node; only making one is an error of the store."""
+    group = gzarr.create_group(tmp_path, zarr_format=zarr_format)
+    group.create_array("x", data=[1])
+    assert name not in group
+    assert group.get(name) is None
+    for look in (
+        lambda: group[name],
+        lambda: group.__delitem__(name),
+        lambda: group.move(name, "z"),
+        lambda: gzarr.open(tmp_path, path=name),
+        lambda: gzarr.open_array(tmp_path, path=name, zarr_format=zarr_format),
+        lambda: gzarr.open_group(tmp_path, path=name, mode="r+"),
+    ):
+        with pytest.raises(NodeNotFoundError, match=r"^no (array|group)"):
+            look()
+    if name.startswith("x/"):
+        return
+    for make in (
+        lambda: group.create_group(name),
+        lambda: group.create_array(name, data=[1]),
+        lambda: group.require_group(name),
+        lambda: group.move("x", name),
+        lambda: gzarr.open_group(tmp_path, path=name, mode="a"),
+    ):
+        with pytest.raises(StoreError, match="too long") as raised:
+            make()
+        assert raised.value.errno == errno.ENAMETOOLONG
+    assert list(group) == ["x"]
+
+
+def test_a_name_whose_documents_in_other_formats_are_too_long(tmp_path: Path) -> None:
+    """The document of a draft has a longer name than the node."""
+    group = gzarr.create_group(tmp_path, zarr_format="3-draft-2022")
+    assert "y" * 250 not in group
+    with pytest.raises(NodeNotFoundError):
+        group["y" * 250]
+    plain = gzarr.create_group(tmp_path / "plain")
+    plain.create_array("y" * 255, data=[1])
+    assert "y" * 255 in plain
+
+
+def test_a_path_that_is_too_long_as_a_whole_may_exist(tmp_path: Path) -> None:
+    group = gzarr.create_group(tmp_path)
+    with pytest.raises(StoreError, match="too long"):
+        "/".join(["y" * 200] * 45) in group  # noqa: B015
 
 
 def test_deep_paths(tmp_path: Path) -> None:

@@ -22,7 +22,6 @@ from ..metadata.parse import parse
 
 if TYPE_CHECKING:
     from ...arrays.array import Array
-    from ...metadata.model import ZarrFormat
 
 Written: TypeAlias = Literal["0.4", "0.5"]
 
@@ -61,7 +60,7 @@ class Description:
         return [axis.type == "space" for axis in self.axes]
 
 
-def check_version(version: Any) -> ZarrFormat:
+def check_version(version: Any) -> Literal[2, 3]:
     """Return the Zarr format of images of a version.
 
     Raises

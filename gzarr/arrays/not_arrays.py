@@ -1,0 +1,89 @@
+"""Values that are no arrays, but of which NumPy makes some without what they hold: groups, mappings, and tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import numpy as np
+
+from ..errors import ArgumentError
+from .mixed_values import may_be_rounded
+
+# The most dimensions that NumPy gives nested lists.
+_MAX_DEPTH: Final = 64
+
+
+def refuse_mappings(value: object, node: str, *, objects: bool) -> None:
+    """Refuse groups and other mappings, also in lists: NumPy would take the names in them for elements.
+
+    Parameters
+    ----------
+    value
+        Any value. Mappings that make arrays themselves are left to it.
+    node
+        Beginning of the message.
+    objects
+        Whether elements are Python objects or records, which mappings may be taken for, or are refused with more to
+        say; groups are none.
+
+    Raises
+    ------
+    ArgumentError
+        If it is a mapping, or has one in it.
+    """
+    for kind in _types_in(value):
+        # Groups of zarr-python are no mappings by type; whatever has attributes of its own is a node.
+        is_node = hasattr(kind, "attrs")
+        if hasattr(kind, "__array__") or not (is_node or issubclass(kind, Mapping)):
+            continue
+        if is_node and hasattr(kind, "store"):
+            raise ArgumentError(
+                f"{node}: a {kind.__name__} is no array; to copy a group with everything below it, use "
+                "gzarr.copy(group, store, dest_path=...)"
+            )
+        if objects:
+            continue
+        raise ArgumentError(
+            f"{node}: a value of type {kind.__name__} is a mapping, not an array; to store what is in it, each "
+            "as an array of a group, use gzarr.save(store, named=...)"
+        )
+
+
+def refuse_tables(value: Any, array: Any, node: str) -> None:
+    """Refuse a table (a pandas DataFrame) whose columns have no type in common that holds all of their elements.
+
+    Parameters
+    ----------
+    value, array
+        The value, and the array that its library has made of it.
+    node
+        Beginning of the message.
+
+    Raises
+    ------
+    ArgumentError
+        If elements of several types would be Python objects, or integers may have been rounded.
+    """
+    dtypes = getattr(value, "dtypes", None)
+    if dtypes is None or not hasattr(value, "columns") or not isinstance(array, np.ndarray):
+        return
+    are_objects = array.dtype.hasobject and {type(item) for item in array.flat} not in ({str}, {bytes}, set())
+    if are_objects or any(isinstance(one, np.dtype) and may_be_rounded(array, one) for one in dtypes):
+        raise ArgumentError(
+            f"{node}: the columns of a {type(value).__name__} of several types are not one array; store each as an "
+            "array of a group: gzarr.save(store, named={name: table[name] for name in table.columns})"
+        )
+
+
+def _types_in(value: object) -> Iterator[type]:
+    """Yield the types of a value, and of what is in it if it is nested lists."""
+    level: list[Any] = [value]
+    for _ in range(_MAX_DEPTH):
+        types = set(map(type, level))
+        yield from types
+        if not any(issubclass(kind, list | tuple) for kind in types):
+            return
+        # Each list once: one may be in itself.
+        lists = {id(part): part for part in level if isinstance(part, list | tuple)}
+        level = [item for part in lists.values() for item in part]
