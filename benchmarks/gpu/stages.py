@@ -54,7 +54,7 @@ TESTS = (
     "gpu", "nvcomp_batch", "gpu_damage", "doctor", "read_matrix", "write_edges", "rectilinear", "read_properties",
     "rectilinear_shards", "departures", "explain",
     "dtypes_matrix", "read_converted", "extension_codecs", "extension_dtypes", "golden", "golden_own", "fixtures",
-    "filters_before_array_codecs", "read_api", "copy", "format_v1", "cast_value", "nothing_is_kept",
+    "filters_before_array_codecs", "read_api", "loops_over_rows", "copy", "format_v1", "cast_value", "nothing_is_kept",
     "format_v3_draft", "format_v3_draft_documents", "made_up_codec", "number_types",
     "zip_store", "zip_remote", "ozx", "fsspec_store", "zarr_store", "virtual",
     "read_windows", "views", "views_taken", "map_blocks_devices", "block_lengths", "sparse_reading",

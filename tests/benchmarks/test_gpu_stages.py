@@ -448,7 +448,7 @@ def test_everything_that_is_brought_counts(b: SimpleNamespace, tmp_path: Path) -
     (tmp_path / "kept").write_bytes(bytes(100))
     assert b.gpu.wheels.checkout_nbytes(tmp_path) == 100 + len("ignored\n")
     # Of this checkout, the wheels leave room for a little more.
-    assert b.gpu.wheels.checkout_nbytes(ROOT) < 14.25 * 2**20
+    assert b.gpu.wheels.checkout_nbytes(ROOT) < 14.5 * 2**20
     assert b.gpu.wheels.MOST_MIB <= 62
 
 
