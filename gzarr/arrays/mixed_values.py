@@ -72,6 +72,8 @@ def times_of(
     ArgumentError
         If a moment is among values for durations, a duration among those for moments, or one is out of range.
     """
+    if _are_alike(value, np.datetime64 if dtype.kind == "M" else np.timedelta64):
+        return np.asarray(value)
     value = _as_times(value)
     for part in _parts_of_lists(value):
         found = part.dtype.kind if isinstance(part, np.generic | np.ndarray) else ""
@@ -88,6 +90,13 @@ def times_of(
         return array
     converted = [convert(part).ravel() for part in parts]
     return np.concatenate(converted).reshape(array.shape)
+
+
+def _are_alike(value: Any, kind: type) -> bool:
+    """Return whether a list has only NumPy's moments, or its durations, of one unit: NumPy changes nothing in them."""
+    if not isinstance(value, list | tuple) or set(map(type, value)) != {kind}:
+        return False
+    return len({item.dtype for item in value}) == 1
 
 
 def _as_times(value: Any) -> Any:

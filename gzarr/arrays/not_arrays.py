@@ -12,6 +12,8 @@ from .mixed_values import may_be_rounded
 
 # The most dimensions that NumPy gives nested lists.
 _MAX_DEPTH: Final = 64
+# What has one of these makes an array itself.
+_PROTOCOLS: Final = ("__array__", "__dlpack__", "__array_interface__")
 
 
 def refuse_mappings(value: object, node: str, *, objects: bool) -> None:
@@ -33,16 +35,15 @@ def refuse_mappings(value: object, node: str, *, objects: bool) -> None:
         If it is a mapping, or has one in it.
     """
     for kind in _types_in(value):
-        # Groups of zarr-python are no mappings by type; whatever has attributes of its own is a node.
-        is_node = hasattr(kind, "attrs")
-        if hasattr(kind, "__array__") or not (is_node or issubclass(kind, Mapping)):
+        if any(hasattr(kind, name) for name in _PROTOCOLS):
             continue
-        if is_node and hasattr(kind, "store"):
+        # Groups of zarr-python are no mappings by type.
+        if hasattr(kind, "attrs") and hasattr(kind, "store"):
             raise ArgumentError(
                 f"{node}: a {kind.__name__} is no array; to copy a group with everything below it, use "
                 "gzarr.copy(group, store, dest_path=...)"
             )
-        if objects:
+        if objects or not issubclass(kind, Mapping):
             continue
         raise ArgumentError(
             f"{node}: a value of type {kind.__name__} is a mapping, not an array; to store what is in it, each "

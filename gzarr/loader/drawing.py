@@ -91,7 +91,8 @@ def drawn_counts(expected: Sequence[float], key: int) -> list[int]:
     """Return how many samples an epoch has of each volume: as many as expected, rounded up or down.
 
     Which are rounded up is drawn, so that a volume has as many as expected in the mean of all epochs. All together have
-    the same number in each epoch: the sum of those expected, rounded.
+    the same number in each epoch: the sum of those expected, rounded. What that rounding adds or takes away is shared
+    in proportion to the fractions.
 
     Parameters
     ----------

@@ -289,7 +289,8 @@ class Loader:
     def _refuse_no_batches(self, parts: int = 1) -> None:
         """Refuse an epoch without any batch of this rank, or part of a rank, though there are samples."""
         count, ranks = self._volumes.count, self._world_size // parts
-        if not count and any(volume.samples.total and volume.samples.share != 1 for volume in self._volumes.each):
+        samples = [volume.samples for volume in self._volumes.each]
+        if not count and any(each.total and each.number != 0 and each.share != 1 for each in samples):
             raise ArgumentError("weights= leave no sample of an epoch; give larger ones, or more volumes")
         if not count or self._of_epoch(0).steps(0):
             return

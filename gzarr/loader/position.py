@@ -156,10 +156,14 @@ class Position:
         """Begin an iteration."""
         before, earlier = self.place, self.last
         # Whoever begins many and takes nothing keeps no more of them than there are iterators.
-        while earlier is not None and (gone := earlier.earlier) is not None and gone.is_nothing:
-            if earlier.before is gone.place:
-                earlier.before = gone.before
-            earlier.earlier = gone.earlier
+        one = earlier
+        while one is not None and (gone := one.earlier) is not None:
+            if not gone.is_nothing:
+                one = gone
+                continue
+            if one.before is gone.place:
+                one.before = gone.before
+            one.earlier = gone.earlier
         epoch, cursor = before.next_epoch, before.next_cursor
         own = Place(epoch, cursor, is_used=True)
         begun = BegunEpoch(epoch, cursor, before.is_loaded, before, earlier, own)

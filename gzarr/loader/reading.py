@@ -246,6 +246,8 @@ class Source:
         rows
             int64 ``(n,)``, place of each sample along the first axes of ``outputs``; None for 0 to n − 1.
         """
+        if rows is not None and len(outputs) > len(rows):
+            outputs, rows = _only_needed(outputs, rows)
         if self.output.sparse is not None:
             self._read_sparse(origins, outputs, memory, rows)
             return
@@ -454,6 +456,20 @@ def _row(outputs: Sequence[Any], i: int) -> Any:
             return output[i]
         i -= len(output)
     raise IndexError(i)
+
+
+def _only_needed(outputs: Sequence[Any], rows: IntArray) -> tuple[list[Any], IntArray]:
+    """Return the outputs that samples go to, and the places of samples in these.
+
+    Of thousands of volumes, each has samples in few batches of a block, and is read on its own.
+    """
+    lengths = np.fromiter(map(len, outputs), np.int64, len(outputs))
+    ends = np.cumsum(lengths)
+    of_row = np.searchsorted(ends, rows, "right")
+    needed, which = np.unique(of_row, return_inverse=True)
+    begins = ends - lengths
+    moved = np.cumsum(lengths[needed]) - lengths[needed]
+    return [outputs[i] for i in needed.tolist()], rows - begins[of_row] + moved[which]
 
 
 class Target:

@@ -392,9 +392,10 @@ def count_of(each: Sequence[Samples]) -> int:
 def rows_of(each: Sequence[Samples], seed: int, epoch: int) -> list[IntArray | None]:
     """Return which samples of each volume an epoch has: as :meth:`Samples.rows`, but with regard to the others.
 
-    Of volumes with weights or with a number of samples, an epoch has as many samples as expected in the mean: whole
-    numbers are drawn for each epoch. Classes come equally often in all volumes together, so their samples are drawn as
-    if they were of one volume. None for volumes without others, or of which nothing is drawn.
+    Of volumes with weights or with a number of samples, an epoch has as many samples as expected in the mean, but for
+    the rounding of their sum: whole numbers are drawn for each epoch. Classes come equally often in all volumes
+    together, so their samples are drawn as if they were of one volume. None for volumes without others, or of which
+    nothing is drawn.
 
     Parameters
     ----------

@@ -145,8 +145,8 @@ def begin(store: Any, path: str, change: str) -> Iterator[None]:
     if this in begun:
         raise StoreError(
             f"the {change} of '/{path}' in {store!r}: this thread is just changing it (a handler of a signal has "
-            "interrupted that, or this is called by the function that changes attributes); nothing was changed here. Make "
-            "this change afterwards: let a handler set a flag for the program"
+            "interrupted that, or this is called by the function that changes attributes); nothing was changed here. "
+            "Make this change afterwards: let a handler set a flag for the program"
         )
     try:
         begun.add(this)

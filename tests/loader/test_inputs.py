@@ -134,3 +134,21 @@ def test_a_loader_tells_what_it_is(inputs: dict[str, Any]) -> None:
     list(loader)
     assert "next epoch 1" in repr(loader)
     assert "2 volumes of (60, 4) float32: " in repr(Loader([inputs["gzarr"], inputs["path"]]))
+
+
+def test_samples_of_many_volumes_go_to_few_batches_each() -> None:
+    """A read of a volume is told of no more arrays than it has samples."""
+    volumes = [{"x": gzarr.array(np.arange(3) + 3 * i, device="cpu")} for i in range(60)]
+    told = []
+    read = gzarr.Array.read_windows
+
+    def counting(self: gzarr.Array, *arguments: Any, out: Any, **named: Any) -> Any:
+        told.append(len(out))
+        return read(self, *arguments, out=out, **named)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(gzarr.Array, "read_windows", counting)
+        found = [int(batch["x"][0]) for batch in gzarr.Loader(volumes, batch_size=1)]
+    assert sorted(found) == list(range(180))
+    assert told
+    assert max(told) <= 3

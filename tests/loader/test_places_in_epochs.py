@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import gc
 import warnings
 from dataclasses import dataclass
@@ -158,6 +159,19 @@ def test_many_probes_are_not_kept() -> None:
     assert kept <= 3
     del probe
     assert state(loader) == (0, 10)
+
+
+def test_of_many_living_probes_only_those_are_kept() -> None:
+    loader = rows(200, 10)
+    living = collections.deque((iter(loader) for _ in range(3)), maxlen=3)
+    for _ in range(50):
+        living.append(iter(loader))
+    kept, one = 0, loader._position.last
+    while one is not None:
+        kept, one = kept + 1, one.earlier
+    assert kept <= 5
+    living.clear()
+    assert state(loader) == (0, 0)
 
 
 def test_a_trainer_s_epoch_and_a_probe() -> None:

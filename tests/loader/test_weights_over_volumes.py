@@ -49,6 +49,13 @@ def test_counts_are_those_expected_in_the_mean() -> None:
     assert np.abs(mean - expected).max() < 0.03
 
 
+def test_the_rounding_of_all_counts_is_shared_in_proportion() -> None:
+    counts = np.array([drawn_counts([0.4, 1.4, 0.7], mix(seed)) for seed in range(4000)])
+    assert set(counts.sum(axis=1)) == {2}
+    # One of the fractions, which are 1.5 together, is rounded up.
+    assert np.abs(counts.mean(axis=0) - [0.4 / 1.5, 1 + 0.4 / 1.5, 0.7 / 1.5]).max() < 0.03
+
+
 @pytest.mark.parametrize(("weight", "size"), [(0.5, 1), (0.25, 2), (0.1, 4), (0.5, 3), (1.3, 2)])
 def test_parts_of_short_volumes(weight: float, size: int) -> None:
     loader = Loader(clips([size] * 50), weights=[weight] * 50, batch_size=10, drop_last=False)

@@ -14,3 +14,8 @@ def test_weights_that_leave_no_samples(weights: list[float]) -> None:
     with pytest.raises(gzarr.ArgumentError, match="weights= leave no sample"):
         Loader([np.arange(1), np.arange(1)], weights=weights, drop_last=False)
     assert len(Loader([np.arange(0), np.arange(0)], drop_last=False)) == 0
+
+
+def test_no_samples_are_no_fault_of_weights() -> None:
+    volumes = [{"x": np.arange(4)}, {"x": np.arange(4)}]
+    assert len(gzarr.Loader(volumes, gzarr.loader.Rows(samples=0), weights=[2, 2])) == 0
