@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import threading
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -18,13 +17,13 @@ from ..codecs.choice import AUTO
 from ..dtypes.masks import unmasked
 from ..engines.cuda.devices import get_device
 from ..errors import ArgumentError, NodeNotFoundError, OutputError
+from ..guarded import Lock
 from ..hierarchy.array_spec import arguments_of, new_metadata
 from ..hierarchy.create_filled import arguments_like
 from ..hierarchy.new_nodes import NewArray
 from ..hierarchy.open import open_array
 from ..nodes.change import writable
-from ..stores.places import place_of
-from ..stores.places_read import check_apart
+from ..stores.aliases import check_not_overwritten
 from ..stores.resolve import as_store
 
 if TYPE_CHECKING:
@@ -252,9 +251,9 @@ class CreatedOutput:
     def check(self, inputs: Sequence[ExportedArray]) -> None:
         """Refuse a location where the array cannot be created, or where that would erase an input."""
         if self._overwrite:
-            check_apart(
+            check_not_overwritten(
                 list(inputs),
-                place_of(self.array.store, self.array.path),
+                *self._place,
                 operation="map_blocks",
                 instead="pass another out=, or the array itself, opened with mode='r+', if each block only needs the "
                 "chunks that it replaces",
@@ -313,7 +312,7 @@ class NewOutput:
             raise ArgumentError(f"dtype={dtype!r} is not a data type of NumPy") from error
         self.follows_results: bool = dtype is None
         self._array: Any = None
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._results: Results = HOST
         # Work of the caller's stream that may still use the array's memory.
         self._before: Event | None = None

@@ -27,6 +27,8 @@ import gzarr
 
 from ..documents.json import quote
 from ..installing import COMMANDS
+from ..nodes.change import writable
+from ..stores.aliases import check_not_overwritten
 from . import dask_blocks
 from .dask_blocks import auto_blocks, chunks_in, first_shared, splits_chunks, stored_blocks
 from .dask_tasks import TaskSource, TaskTarget, check_shared, write_block
@@ -216,19 +218,20 @@ def store(
     if several and region is not None:
         raise gzarr.ArgumentError("region= is for one dask array and one array to write to")
     _check_different(targets)
-    for target in targets:
-        if isinstance(target, gzarr.Array):
-            gzarr.stores.check_apart(
-                sources,
-                _place(target),
-                operation="store",
-                instead="blocks would read what others have written; write to another array, compute the dask array "
-                "first (x.compute(), x.persist()), or use gzarr.map_blocks",
-            )
     counts = [
         _writing(source, target, region, rechunk=rechunk, lock=lock, fill_masked=fill_masked)
         for source, target in zip(sources, targets, strict=True)
     ]
+    # Last, for this may write: the targets are known to be arrays, open for writing.
+    for target in targets:
+        check_not_overwritten(
+            sources,
+            writable(target.store, target.name),
+            target.path,
+            operation="store",
+            instead="blocks would read what others have written; write to another array, compute the dask array "
+            "first (x.compute(), x.persist()), or use gzarr.map_blocks",
+        )
     if not compute:
         return counts if several else counts[0]
     if _takes_other_processes(counts, options):
@@ -391,9 +394,11 @@ _store = store
 def _check_not_read(x: Any, store: Any, path: str, storage_options: Mapping[str, Any] | None) -> None:
     """Refuse to erase what a dask array is still to be read from."""
     opened, base = gzarr.stores.as_store(store, "w", storage_options)
-    gzarr.stores.check_apart(
+    where = "/".join(part for part in (base, path.strip("/")) if part)
+    check_not_overwritten(
         x,
-        gzarr.stores.place_of(opened, "/".join(part for part in (base, path.strip("/")) if part)),
+        writable(opened, f"'/{where}'"),
+        where,
         operation="from_dask",
         instead="write to another path, or compute the dask array first (x.compute(), x.persist())",
     )

@@ -63,12 +63,15 @@ _CODE: Final = re.compile(r"<Code>\s*([A-Za-z]{1,80})\s*</Code>", re.IGNORECASE)
 _JSON_CODE: Final = re.compile(r'"code"\s*:\s*"([A-Za-z]{1,80})"')
 # obstore's own way to give the code of an object that was not erased, behind the server's words.
 _ERASING_CODE: Final = re.compile(r"\(code: ([A-Za-z]{1,80})\)\s*\Z")
-# What obstore says of a successful answer with an error in it, before the server's words.
-_ERROR_WITHIN: Final = re.compile(
-    r"(Server returned error response|DeleteObjects request failed|Got invalid [A-Za-z ]{1,40} response)\b.*", re.DOTALL
-)
 # What obstore says before the body of the answer, or of the cause, begins.
 _REQUEST: Final = re.compile(r"Error performing [A-Z]+ \S+(?: in [^ ]+)?(?:,? after [^-]*?)? - ")
+# What obstore says of a successful answer with an error in it, before the server's words. Elsewhere in its text, the
+# same words are a key's or the server's.
+_ERROR_WITHIN: Final = re.compile(
+    rf"(?:Generic \w+ error: )?(?:Error (?:performing|getting) [A-Za-z ]{{1,60}}: )*(?:{_REQUEST.pattern})?"
+    r"(Server returned error response|DeleteObjects request failed|Got invalid [A-Za-z ]{1,40} response)\b.*",
+    re.DOTALL,
+)
 _URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s'\"<>]+")
 
 _NO_BUCKET_CODES: Final = frozenset({"nosuchbucket", "containernotfound", "nosuchcontainer", "bucketnotfound"})
@@ -199,7 +202,8 @@ def failure_of(error: BaseException, url: str, *, listing: bool = False) -> Fail
     name = type(error).__name__
     # What follows is the debugging form of the same error. It says more of a connection that was not made.
     text, _, source = str(error).partition("\n\nDebug source:")
-    within = _ERROR_WITHIN.search(text)
+    text = _without_key(text)
+    within = _ERROR_WITHIN.match(text)
     if within is not None:
         return _of_error_within(text, within, url)
     found = _STATUS.search(text)
@@ -256,6 +260,12 @@ def failure_of_answer(status: int, phrase: str, body: memoryview, url: str) -> F
     code = _code_in(text)
     reason = _reason("", status, phrase, code)
     return _of_known_status(status, code, reason, url) or _of_other_status(status, reason)
+
+
+def _without_key(text: str) -> str:
+    """Return what obstore says, from the request on if an object's key is before that: its words mean nothing."""
+    request = None if text.startswith("Generic ") else _REQUEST.search(text)
+    return text if request is None else text[request.start() :]
 
 
 def _code_in(text: str) -> str:

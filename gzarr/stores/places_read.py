@@ -53,10 +53,14 @@ def check_apart(value: Any, target: Place, *, operation: str, instead: str) -> N
     """
     for place in places_read(value):
         if place.overlaps(target):
-            raise ArgumentError(
-                f"{operation} would overwrite {target.label} while it is read as {place.label}; nothing was changed: "
-                f"{instead}"
-            )
+            raise refusal(operation, target, place, instead)
+
+
+def refusal(operation: str, target: Place, place: Place, instead: str) -> ArgumentError:
+    """Return the error of an operation that would overwrite a place which is read as another; see `check_apart`."""
+    return ArgumentError(
+        f"{operation} would overwrite {target.label} while it is read as {place.label}; nothing was changed: {instead}"
+    )
 
 
 def places_read(value: Any) -> Iterator[Place]:
@@ -67,11 +71,22 @@ def places_read(value: Any) -> Iterator[Place]:
     value
         Anything that will be read.
     """
+    return (place_of(store, path) for store, path in nodes_read(value))
+
+
+def nodes_read(value: Any) -> Iterator[tuple[ReadableStore, str]]:
+    """Yield the stores and paths of all arrays that a value reads, each once.
+
+    Parameters
+    ----------
+    value
+        Anything that will be read.
+    """
     seen: set[tuple[int, str]] = set()
     for store, path in _nodes(value):
         if (id(store), path) not in seen:
             seen.add((id(store), path))
-            yield place_of(store, path)
+            yield store, path
 
 
 def _nodes(value: Any) -> Iterator[tuple[ReadableStore, str]]:

@@ -23,6 +23,9 @@ _SECRET: Final = re.compile(
     "service_account|bearer|jwt|assertion|private|login|cert|proxy",
     re.IGNORECASE,
 )
+# Keys of Google have what is known to all, too (project, domain, addresses), of which messages need not be rid.
+_TYPES_OF_KEYS: Final = ("_account", "authorized_user")
+_PUBLIC_OF_KEY: Final = re.compile("(?:uri|url|type)$")
 _LONGEST: Final = 300
 _LONGEST_LOOKED_AT: Final = 16 << 10
 
@@ -53,8 +56,10 @@ def _without_user(match: re.Match[str]) -> str:
 
 
 def secrets_of(options: Any, *, secret: bool = False) -> frozenset[str]:
-    """Return the texts in options whose names sound like secrets."""
+    """Return the texts in options whose names sound like secrets; with ``secret``, all of them but in Google's keys."""
     if isinstance(options, Mapping):
+        if str(options.get("type")).endswith(_TYPES_OF_KEYS):
+            options, secret = {name: options[name] for name in options if not _PUBLIC_OF_KEY.search(str(name))}, False
         found = (secrets_of(value, secret=secret or bool(_SECRET.search(str(name)))) for name, value in options.items())
     elif isinstance(options, (list, tuple)):
         found = (secrets_of(value, secret=secret) for value in options)

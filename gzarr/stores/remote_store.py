@@ -44,9 +44,9 @@ DEFAULT_TIMEOUT_S: Final = 60.0
 ANSWER_TIME: Final = datetime.timedelta(hours=1)
 #: Seconds without a byte after which a request counts as failed, unless its time-out is shorter.
 STALL_S: Final = 15.0
-#: Uploads of more bytes than these have more time, at this rate in bytes per second: many share a line.
-SMALL_BYTES: Final = 64 << 10
-LEAST_UPLOAD_RATE: Final = 8 << 10
+#: How many times :data:`STALL_S` an upload has above each of these sizes in bytes: nothing is heard before its end, and
+#: many share a line. Few sizes, as each has a store of obstore with connections of its own; none above that of parts.
+UPLOAD_STALLS: Final = ((4 << 20, 32), (1 << 20, 8), (256 << 10, 2))
 #: Times that a value may be replaced between two requests of a read.
 MOST_REPLACEMENTS: Final = 16
 #: Values above this size are uploaded in parts, of this many bytes.
@@ -123,6 +123,7 @@ class RemoteStore(RequestedValues, WholeValues):
         # Whether the bucket is known to exist.
         self._seen = False
         self.made: tuple[int, Any] = (-1, None)
+        self._location: str | None = None
         obstore_module.register(self)
         self._store()
 
@@ -151,7 +152,7 @@ class RemoteStore(RequestedValues, WholeValues):
 
     def location(self) -> str | None:
         """Return a text that names the root, the same in all processes, or None if there is none."""
-        return location_of(*self._recipe, self._prefix)
+        return self._location
 
     # -- requests
 
@@ -174,6 +175,8 @@ class RemoteStore(RequestedValues, WholeValues):
                 reason = redaction.without(failure_of(error, self.url).reason, secrets)
                 raise ArgumentError(f"{self!r}: obstore refuses its options: {reason}") from None
             self.made = (obstore_module.generation(), store)
+            # Later, the environment may name another place; this store asks where it did when it was made.
+            self._location = location_of(*self._recipe, self._prefix)
         return store
 
     def _store_of_pages(self) -> Any:
@@ -182,18 +185,16 @@ class RemoteStore(RequestedValues, WholeValues):
 
     def _store_of_uploads(self, nbytes: int) -> Any:
         """Return the store of obstore for uploads of a size, during which it counts no byte as one that arrives."""
-        if nbytes <= SMALL_BYTES:
-            return self._store()
         usual = min(self.timeout, STALL_S)
-        # Few sizes, so that few stores are made.
-        return self._store_with("read_timeout", usual, usual + (1 << nbytes.bit_length()) / LEAST_UPLOAD_RATE)
+        times = next((times for size, times in UPLOAD_STALLS if nbytes > size), 1)
+        return self._store_with("read_timeout", usual, times * usual)
 
     def _store_with(self, option: str, usual: float, seconds: float) -> Any:
         """Return a store of obstore with another time for its requests, unless that is the user's own."""
         kind, arguments, keywords = self._recipe
         client = keywords.get("client_options") or {}
         store = self._store()
-        if client.get(option) != datetime.timedelta(seconds=usual):
+        if seconds == usual or client.get(option) != datetime.timedelta(seconds=usual):
             return store
         generation, stores = self._other_times.made
         if generation != obstore_module.generation():

@@ -20,6 +20,7 @@ from .http_store import HttpStore
 from .io_threads import io_thread_count
 from .keys import is_document, normalize_path
 from .local import LocalStore
+from .locations import endpoint_variable
 from .object_store import GivenStore, ObjectStore
 from .remote_store import ANSWER_TIME, DEFAULT_TIMEOUT_S, STALL_S, RemoteStore
 from .timeouts import seconds
@@ -81,12 +82,6 @@ _ADDRESSES: Final = re.compile(
     r"(?:endpoint|endpoint_url|endpoint_url_s3|metadata_endpoint|msi_endpoint|identity_endpoint|base_url|authority_host|"
     r"container_credentials_full_uri|fabric_token_service_url|proxy_url)"
 )
-#: Variables that obstore reads for the same, and that each request needs, by its class.
-_VARIABLES: Final = {
-    "S3Store": ("AWS_ENDPOINT", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"),
-    "GCSStore": ("GOOGLE_BASE_URL",),
-    "AzureStore": ("AZURE_ENDPOINT", "AZURE_STORAGE_ENDPOINT"),
-}
 #: Options that are arguments of obstore's classes, not entries of their configuration.
 _ARGUMENTS: Final = frozenset({"client_options", "credential_provider"})
 #: Options that limit requests, and the attributes of :class:`gzarr.stores.base.RequestLimits`.
@@ -297,11 +292,12 @@ def remote_store(
                 f"the name of a bucket or container in a URL of the scheme {scheme!r} has a ':'; write "
                 f"{scheme}://NAME/PATH, and pass user names, passwords and endpoints in storage_options"
             )
-        variables = {key: os.environ[key] for key in _VARIABLES[kind] if os.environ.get(key)}
-        _check_addresses(variables, "the environment variable {}")
-        config = {name: container, **options}
+        config = {name: container, **{key: value for key, value in options.items() if value is not None}}
+        variable = endpoint_variable(kind, config)
+        if variable is not None:
+            _check_addresses({variable: os.environ[variable]}, "the environment variable {}")
         allow_http(client, config)
-        keywords["config"] = {key: value for key, value in config.items() if value is not None}
+        keywords["config"] = config
         shown = f"{scheme}://{container}" + (f"/{root}" if root else "")
         made: RemoteStore = ObjectStore(
             kind,

@@ -127,3 +127,25 @@ def test_refusals_by_another_status_say_how_to_sign() -> None:
     found = failure(f"Error performing GET http://h/b in 1ms - {text}")
     assert (found.kind, found.status) == (Kind.FINAL, 400)
     assert found.reason.startswith("HTTP status 400 Bad Request (ExpiredToken); set AWS_ACCESS_KEY_ID")
+
+
+@pytest.mark.parametrize("word", ["Server returned error response", "Got invalid list response", "status code: 503"])
+@pytest.mark.parametrize("code", ["", "<Error><Code>NoSuchKey</Code></Error>"])
+def test_words_in_a_key_mean_nothing(word: str, code: str) -> None:
+    said = "Error performing GET http://h/b/k in 1ms - Server returned non-2xx status code: 404 Not Found: "
+    error = type("NotFoundError", (Exception,), {})(f"Object at location x/{word} y not found: {said}{code}")
+    found = failure_of(error, "s3://b/x")
+    assert (found.kind, found.status) == (Kind.ABSENT if code else Kind.ABSENT_OR_NO_BUCKET, 404)
+
+
+def test_words_of_a_server_in_another_answer_mean_nothing() -> None:
+    text = f"Server returned non-2xx status code: 503 Service Unavailable: Server returned error response {SAID}"
+    found = failure(f"Error performing GET http://h/b in 1ms, after 2 retries - {text}")
+    assert (found.kind, found.status) == (Kind.TEMPORARY, 503)
+
+
+@pytest.mark.parametrize("before", ["", "Error performing complete multipart request: "])
+def test_errors_within_answers_in_other_words(before: str) -> None:
+    asked = "Error performing POST http://h/b?a=b in 1ms, after 2 retries, max_retries: 2, retry_timeout: 1s - "
+    found = failure(f"{before}{asked}Server returned error response: <Error><Code>AccessDenied</Code></Error>")
+    assert (found.kind, found.status) == (Kind.FINAL, None)

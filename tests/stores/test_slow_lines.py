@@ -224,20 +224,45 @@ def test_the_end_of_an_answer_is_no_stall() -> None:
 
 
 def test_uploads_that_go_on_may_take_longer_than_a_stall() -> None:
-    line, pieces = Line(DATA.nbytes / (2.5 * TIMEOUT_S)), []
+    sent = [bytes(3 << 19)] * 6
+    total = sum(map(len, sent))
+    line, pieces = Line(total / (2.5 * TIMEOUT_S)), []
 
     def take(_: Any, piece: bytes) -> None:
         line.wait(PIECE_NBYTES)
         pieces.append(piece)
 
     with serving({}, take) as url:
-        store = gzarr.open_store(
-            "s3://bucket/x", read_only=False,
-            storage_options={"endpoint": url, "skip_signature": True, "region": "us-east-1", "timeout": TIMEOUT_S},
-        )  # fmt: skip
+        store = open_for_uploads(url)
         start = time.monotonic()
-        with concurrent.futures.ThreadPoolExecutor(len(DATA)) as pool:
-            list(pool.map(store.set, map(str, range(len(DATA))), map(bytes, DATA)))
+        with concurrent.futures.ThreadPoolExecutor(len(sent)) as pool:
+            list(pool.map(store.set, map(str, range(len(sent))), sent))
         assert time.monotonic() - start > 2 * TIMEOUT_S
         # None was sent a second time.
-        assert len(pieces) == DATA.nbytes // PIECE_NBYTES
+        assert len(pieces) == total // PIECE_NBYTES
+
+
+def test_uploads_that_nobody_answers() -> None:
+    stopped = threading.Event()
+    with serving({}, lambda *_: stopped.wait(30)) as url:
+        store, start = open_for_uploads(url, 1), time.monotonic()
+        try:
+            with pytest.raises(gzarr.StoreError, match="cannot write 'k'"):
+                store.set("k", bytes(120_000))
+            assert time.monotonic() - start < 4
+        finally:
+            stopped.set()
+
+
+def test_few_stores_for_uploads() -> None:
+    store = open_for_uploads("http://127.0.0.1:1", 60)
+    stores = {nbytes: store._store_of_uploads(nbytes) for nbytes in (0, 1, 1 << 18, *(3 << n for n in range(17, 31)))}
+    assert stores[0] is stores[1] is stores[1 << 18]
+    assert len({id(one) for one in stores.values()}) == 4
+    # The longest is that of a part.
+    assert max(seconds for _, seconds in store._other_times.made[1]) <= 480
+
+
+def open_for_uploads(url: str, timeout: float = TIMEOUT_S) -> Any:
+    options = {"endpoint": url, "skip_signature": True, "region": "us-east-1", "timeout": timeout}
+    return gzarr.open_store("s3://bucket/x", read_only=False, storage_options=options)

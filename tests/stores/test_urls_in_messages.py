@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import traceback
 from typing import TYPE_CHECKING, Any
 
@@ -201,6 +202,24 @@ def test_what_gcsfs_takes_for_a_token(monkeypatch: pytest.MonkeyPatch, tmp_path:
 )
 def test_options_that_hold_secrets(options: dict[str, Any]) -> None:
     assert redaction.without(f"what is {S}?", redaction.secrets_of(options)) == "what is ***?"
+
+
+@pytest.mark.parametrize("name", ["service_account_key", "token"])
+@pytest.mark.parametrize("is_text", [False, True])
+def test_what_of_a_key_of_google_is_no_secret(name: str, is_text: bool) -> None:
+    key: dict[str, Any] = {
+        **{"type": "service_account", "project_id": "my-project", "universe_domain": "googleapis.com"},
+        **{"token_uri": "https://oauth2.googleapis.com/token", "private_key": S, "private_key_id": "an-id"},
+    }
+    other = {"type": "authorized_user", "client_id": "client", "client_secret": "c-secret", "refresh_token": "1//r"}
+    for given in (key, {"type": "impersonated_service_account", "source_credentials": other | key}, other | key):
+        found = redaction.secrets_of({name: json.dumps(given) if is_text else given})
+        public = "the name 'storage.googleapis.com' of my-project: service_account, https://oauth2.googleapis.com/token"
+        assert redaction.without(public, found) == public
+        assert {S, "an-id"} <= found
+    assert {"c-secret", "1//r"} <= found
+    # Anything else is kept secret as a whole.
+    assert "b-value" in redaction.secrets_of({name: {"type": "x", "a": "b-value"}})
 
 
 KEYS = {"access_key_id": "a", "secret_access_key": "b", "region": "c"}

@@ -17,10 +17,9 @@ from ...hierarchy.create import create_group
 from ...metadata.to_documents import check_shape
 from ...nodes.change import writable
 from ...progress import watch
+from ...stores.aliases import check_not_overwritten
 from ...stores.base import flushing
 from ...stores.keys import join_path, normalize_path
-from ...stores.places import place_of
-from ...stores.places_read import check_apart
 from ...stores.resolve import as_store
 from ..image import Image
 from ..metadata.documents import to_attributes
@@ -134,9 +133,10 @@ class NewImage:
         self._layout = LevelLayout(chunks, shards, options)
         check_layout(join_path(self._path, "0"), shape, self._dtype, self._layout)
         if wanted.overwrite:
-            check_apart(
+            check_not_overwritten(
                 self._source,
-                place_of(self._store, self._path),
+                self._store,
+                self._path,
                 operation="ome.create",
                 instead="write it to another path, or read the elements into memory first",
             )
