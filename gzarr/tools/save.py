@@ -67,9 +67,11 @@ def save(
     >>> sorted(gzarr.load(store))
     ['a', 'b']
     """
-    if not hasattr({} if named is None else named, "items"):
+    # A table has no truth value.
+    named = {} if named is None else named
+    if not hasattr(named, "items"):
         raise ArgumentError(f"named= must be a mapping from names to arrays, not {type(named).__name__}")
-    together = {**(named or {}), **more}
+    together = {**named, **more}
     if len(arrays) == 1 and not together:
         create_array(
             store,

@@ -348,6 +348,13 @@ def test_filters_of_numcodecs_refuse_types_of_ml_dtypes(name, configuration):
         gzarr.create_array({}, shape=4, dtype=getattr(ml_dtypes, name), filters=filters)
 
 
+def test_bitround_of_version_2_takes_numbers_of_numpy():
+    with pytest.raises(gzarr.ArgumentError, match="bitround needs floating-point numbers"):
+        gzarr.create_array(
+            {}, shape=4, dtype=ml_dtypes.float8_e5m2, zarr_format=2, filters=[{"id": "bitround", "keepbits": 1}]
+        )
+
+
 @pytest.mark.parametrize(
     ("codec", "data"),
     [

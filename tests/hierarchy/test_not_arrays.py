@@ -157,3 +157,10 @@ def test_elements_are_not_the_names_in_a_group(dtype: str) -> None:
         with pytest.raises(gzarr.ArgumentError, match=r"a Group is no array"):
             array.append(value)
     assert array[...].tolist() == ["old"]
+
+
+def test_a_table_can_be_saved_by_its_columns() -> None:
+    store: dict[str, Any] = {}
+    gzarr.save(store, named=pd.DataFrame({"a": [1, 2], "b": [1.5, 2.5]}))
+    found = gzarr.load(store, device="cpu")
+    assert {name: found[name].tolist() for name in found} == {"a": [1, 2], "b": [1.5, 2.5]}

@@ -395,7 +395,8 @@ def _with_dtype(codec: Codec, before: np.dtype[Any] | None) -> tuple[Codec, np.d
     if not isinstance(codec, NumcodecsBytesToBytes):
         return codec, None
     if codec.id == "bitround":
-        if before is None or before.kind != "f":
+        # numcodecs takes no types of other packages.
+        if before is None or before.kind != "f" or before.isbuiltin == 2:
             raise MetadataError(f"{codec.label} needs floating-point numbers", json_path="$.filters")
         return replace(codec, stored_dtype=before.str), before
     if codec.id in _TYPES_BEHIND:
