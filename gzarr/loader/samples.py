@@ -202,7 +202,7 @@ class Samples:
 
     @property
     def count(self) -> int:
-        """Number of samples of an epoch if there are no others; see :func:`count_of`."""
+        """Number of samples of an epoch if there are no others; see ``count_of``."""
         return total_count([self.expected])
 
     @property
@@ -259,7 +259,7 @@ class Samples:
         seed, epoch, grouped
             See above.
         rows
-            What :func:`rows_of` has for these samples if there are others; None for those of an epoch without others.
+            What ``rows_of`` has for these samples if there are others; None for those of an epoch without others.
         """
         lengths = self.lengths if grouped else tuple(max(n, 1) for n in self.counts)
         if self.chosen is not None or self.is_weighed:
