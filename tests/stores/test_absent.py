@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from support import servers
 from support.fault_proxy import FaultProxy
+from support.web_server import WebServer
 
 import gzarr
 from gzarr.errors import GzarrError, StoreError
@@ -114,7 +115,7 @@ class Forgetful(http.server.BaseHTTPRequestHandler):
 @pytest.mark.parametrize(("keep", "message"), [(0.0, "afterwards there is no value"), (0.5, "the value has 4 bytes")])
 def test_a_write_that_is_not_there(status: int, keep: float, message: str) -> None:
     kind = type("Kind", (Forgetful,), {"status": status, "keep": keep, "values": {}})
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), kind)
+    server = WebServer(("127.0.0.1", 0), kind)
     threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
     try:
         url = f"http://127.0.0.1:{server.server_address[1]}/x"
@@ -164,7 +165,7 @@ class Repeating(http.server.BaseHTTPRequestHandler):
 
 
 def test_a_listing_that_repeats_ends() -> None:
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Repeating)
+    server = WebServer(("127.0.0.1", 0), Repeating)
     threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
     try:
         url = f"http://127.0.0.1:{server.server_address[1]}"

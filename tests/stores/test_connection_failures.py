@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 from support.range_server import range_server
+from support.web_server import WebServer
 
 import gzarr
 from gzarr.errors import ChunkError, StoreError
@@ -250,7 +251,7 @@ class Odd(http.server.BaseHTTPRequestHandler):
 @contextlib.contextmanager
 def serving(folder: Path, status: int, *headers: tuple[str, str]) -> Iterator[str]:
     handler = type("Handler", (Odd,), {"folder": folder, "status": status, "headers_": headers})
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+    with WebServer(("127.0.0.1", 0), handler) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
         thread.start()
         try:

@@ -10,6 +10,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from support.web_server import WebServer
 
 import gzarr
 from gzarr.stores.object_errors import Kind, failure_of
@@ -39,7 +40,7 @@ def erasing(answers: list[str]) -> Iterator[Any]:
         def log_message(self, *args: object) -> None:
             pass
 
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+    with WebServer(("127.0.0.1", 0), Handler) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
         thread.start()
         options = {

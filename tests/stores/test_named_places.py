@@ -10,6 +10,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from support.web_server import WebServer
 
 import gzarr
 from gzarr.stores.locations import location_of
@@ -44,7 +45,7 @@ def listening(asked: list[tuple[str, str]]) -> Iterator[str]:
         def log_message(self, *args: object) -> None:
             pass
 
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+    with WebServer(("127.0.0.1", 0), Handler) as server:
         url = f"http://127.0.0.1:{server.server_address[1]}"
         thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
         thread.start()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 from support import servers
+from support.web_server import WebServer
 
 import gzarr
 from gzarr.errors import ArgumentError, StoreError
@@ -167,7 +168,7 @@ def served(folder: Path, page: bytes | None = None, status: int = 404) -> Iterat
         def log_message(self, *arguments: Any) -> None:
             pass
 
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Handler, directory=str(folder))) as made:
+    with WebServer(("127.0.0.1", 0), functools.partial(Handler, directory=str(folder))) as made:
         thread = threading.Thread(target=made.serve_forever)
         thread.start()
         try:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from support.web_server import WebServer
 
 import gzarr
 from gzarr.engines.access.answers import answers
@@ -129,7 +130,7 @@ class Odd(http.server.BaseHTTPRequestHandler):
 @contextlib.contextmanager
 def serving(folder: Path, **ways: Any) -> Iterator[tuple[str, type[Odd]]]:
     handler = type("Handler", (Odd,), {"folder": folder, "lock": threading.Lock(), **ways})
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+    with WebServer(("127.0.0.1", 0), handler) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
         thread.start()
         try:
