@@ -177,12 +177,9 @@ FOREIGN = """
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[int, str]]:
     """Check all programs at once; return the errors by file and line."""
-    pytest.importorskip("mypy")
     folder = tmp_path_factory.mktemp("programs")
     (folder / "mypy.ini").write_text(CONFIGURATION.format(root=ROOT))
-    programs = {"right.py": RIGHT, "wrong.py": WRONG}
-    if not _missing():
-        programs["foreign.py"] = FOREIGN
+    programs = {"right.py": RIGHT, "wrong.py": WRONG, "foreign.py": FOREIGN}
     for name, text in programs.items():
         (folder / name).write_text(dedent(text))
     run = [sys.executable, "-m", "mypy", "--config-file", "mypy.ini", "--no-pretty", *programs]
@@ -197,16 +194,12 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[int, str]]
     return errors
 
 
-def _missing() -> list[str]:
-    from importlib.util import find_spec
-
-    return [name for name in ("icechunk", "obstore", "upath", "zarr") if find_spec(name) is None]
-
-
+@pytest.mark.slow  # mypy is installed for one Python, which is enough.
 def test_calls_that_work_are_accepted(found: dict[str, dict[int, str]]) -> None:
     assert found["right.py"] == {}
 
 
+@pytest.mark.slow  # mypy is installed for one Python, which is enough.
 def test_calls_that_fail_are_refused(found: dict[str, dict[int, str]]) -> None:
     lines = dedent(WRONG).splitlines()
     wrong = {number: line for number, line in enumerate(lines, 1) if line.endswith("# wrong")}
@@ -215,9 +208,8 @@ def test_calls_that_fail_are_refused(found: dict[str, dict[int, str]]) -> None:
     assert set(found["wrong.py"]) == set(wrong)
 
 
+@pytest.mark.slow  # mypy is installed for one Python, which is enough.
 def test_stores_of_other_packages_are_accepted(found: dict[str, dict[int, str]]) -> None:
-    if _missing():
-        pytest.skip(f"not installed: {', '.join(_missing())}")
     assert found["foreign.py"] == {}
 
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ..arrays.exporting import ExportedArray
     from ..arrays.outputs import Results
     from ..engines.cuda.device_protocol import Event
-    from ..hierarchy.array_spec import NewArrayArguments
+    from ..hierarchy.keywords import NewArrayArguments
     from .blocks import BlockGrid, OutputBlocks
     from .memory import BlockMemory
     from .plan import BlockGeometry

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -22,18 +22,18 @@ from ..dtypes.variable_length import is_variable_bytes, registered_name
 from ..errors import ArgumentError, MetadataError, UnsupportedError
 from ..metadata.chunk_grid import ChunkGrid
 from ..metadata.formats import FORMATS
-from ..metadata.model import ArrayMetadata, ChunkKeyEncoding, NewFormat, ZarrFormat, data_type_json
+from ..metadata.model import ArrayMetadata, ChunkKeyEncoding, ZarrFormat, data_type_json
 from ..metadata.parts import DIMENSIONS_ATTRIBUTE, dimension_names_of, parse_chunk_shapes
 from ..metadata.to_documents import array_documents, check_shape, plain, plain_value
 from ..nodes.reader import NodeReader
 from ..stores.memory import MemoryStore
 from . import auto_chunks
+from .keywords import ArrayArguments, NewArrayArguments
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Unpack
 
-    from ..engines.access.access import Missing, Verify
     from ..metadata.format import Format
     from ..metadata.layout import Layout
 
@@ -42,125 +42,6 @@ _TEXT_NBYTES: Final = 16
 _TEXT_CODECS: Final = tuple(TEXTS)
 #: A ``fill_value`` that is ``null`` in the document, where the format allows that: nothing is said of absent chunks.
 UNDEFINED: Final = object()
-
-
-class FormArguments(TypedDict, total=False):
-    """Keyword-only arguments of :func:`gzarr.create_array` that describe an array, but for the fill value."""
-
-    chunks: Any
-    shards: Any
-    codecs: Any
-    filters: Any
-    serializer: Any
-    compressors: Any
-    order: Literal["C", "F"]
-    attributes: Mapping[str, Any] | None
-    dimension_names: Any
-    chunk_key_encoding: Any
-
-
-class LayoutArguments(FormArguments, total=False):
-    """The same, with the fill value."""
-
-    fill_value: Any
-
-
-class ArrayArguments(LayoutArguments, total=False):
-    """The same, with the dtype."""
-
-    dtype: Any
-
-
-class NewArrayArguments(ArrayArguments, total=False):
-    """The same, with shape and data, for functions that open or create an array."""
-
-    shape: Any
-    data: Any
-    write_empty_chunks: bool
-    fill_masked: bool
-
-
-class FilledArguments(FormArguments, total=False):
-    """Keyword-only arguments of :func:`gzarr.create_array`, but for shape, dtype, data and fill value."""
-
-    path: str
-    name: str | None
-    zarr_format: NewFormat
-    overwrite: bool
-    device: str
-    missing: Missing
-    verify: Verify
-    write_empty_chunks: bool
-    fill_masked: bool
-    storage_options: Mapping[str, Any] | None
-
-
-class EmptyArguments(FilledArguments, total=False):
-    """The same, with the fill value."""
-
-    fill_value: Any
-
-
-class FilledLikeArguments(FilledArguments, total=False):
-    """Those where only the fill value has a name of its own: shape and dtype are those of another array."""
-
-    shape: Any
-    dtype: Any
-
-
-class LikeArguments(FilledLikeArguments, total=False):
-    """The same, with the fill value."""
-
-    fill_value: Any
-
-
-class MemberArguments(LayoutArguments, total=False):
-    """Those of an array that is made in a group unless it is there."""
-
-    data: Any
-    write_empty_chunks: bool
-    fill_masked: bool
-
-
-class RequireArrayArguments(MemberArguments, total=False):
-    """The same, with those of :func:`gzarr.open_array`."""
-
-    device: str
-    zarr_format: NewFormat | None
-    missing: Missing
-    verify: Verify
-    allow_pickle: bool
-    allow_fallback: bool
-    storage_options: Mapping[str, Any] | None
-
-
-class RequireGroupArguments(TypedDict, total=False):
-    """Keyword-only arguments of :func:`gzarr.open_group`, for functions that make a group unless it is there."""
-
-    device: str
-    zarr_format: NewFormat | None
-    missing: Missing
-    verify: Verify
-    allow_pickle: bool
-    use_consolidated: bool | None
-    allow_fallback: bool
-    attributes: Mapping[str, Any] | None
-    storage_options: Mapping[str, Any] | None
-
-
-class OpenGroupArguments(TypedDict, total=False):
-    """Those of functions that open a group and use its consolidated metadata."""
-
-    path: str
-    mode: Literal["r", "r+", "a", "w", "w-"]
-    device: str
-    zarr_format: ZarrFormat | None
-    missing: Missing
-    verify: Verify
-    allow_pickle: bool
-    allow_fallback: bool
-    attributes: Mapping[str, Any] | None
-    storage_options: Mapping[str, Any] | None
 
 
 _DEFAULTS: Final[ArrayArguments] = {

@@ -14,8 +14,8 @@ from ..nodes.reader import NodeReader
 from ..stores.base import flushing
 from ..stores.keys import join_path, normalize_path
 from ..stores.resolve import as_store
-from .array_spec import NewArrayArguments
 from .group import Group
+from .keywords import NewArrayArguments
 from .new_nodes import NewArray, new_group
 
 if TYPE_CHECKING:

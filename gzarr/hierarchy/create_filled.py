@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from ..stores.resolve import StoreLike
-    from .array_spec import EmptyArguments, FilledArguments, FilledLikeArguments, LikeArguments
+    from .keywords import EmptyArguments, FilledArguments, FilledLikeArguments, LikeArguments
 
 
 def array(data: Any, store: StoreLike | None = None, **arguments: Unpack[LikeArguments]) -> Array:

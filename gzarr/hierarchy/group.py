@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ..metadata.model import ZarrFormat
     from ..nodes.entries import Entry
     from ..stores.base import Store
-    from .array_spec import LayoutArguments, MemberArguments
+    from .keywords import LayoutArguments, MemberArguments
 
 Node: TypeAlias = "Array | Group"
 

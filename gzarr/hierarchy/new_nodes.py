@@ -32,7 +32,7 @@ from ..nodes.create import (
 )
 from ..stores.base import StagingStore
 from ..stores.locks import hold_node
-from .array_spec import ArrayArguments, data_type, new_metadata
+from .array_spec import data_type, new_metadata
 from .auto_chunks import mean_nbytes
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from ..metadata.model import ArrayMetadata, ZarrFormat
     from ..nodes.create import Location
     from ..stores.base import Stage, Store
-    from .array_spec import NewArrayArguments
+    from .keywords import ArrayArguments, NewArrayArguments
 
 
 class NewArray:

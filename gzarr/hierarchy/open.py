@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ..engines.access.access import Missing, Verify
     from ..nodes.entries import Entry
     from ..stores.resolve import StoreLike
-    from .array_spec import (
+    from .keywords import (
         NewArrayArguments,
         OpenGroupArguments,
         RequireArrayArguments,

@@ -12,6 +12,7 @@ from urllib.parse import unquote, urlsplit
 
 import numpy as np
 import pytest
+from support.web_server import WebServer
 
 import gzarr
 from gzarr.stores.arriving import Arriving, Pace
@@ -81,10 +82,7 @@ def serving(values: Mapping[str, bytes], send: Callable[[Any, bytes], None]) -> 
         def log_message(self, *args: object) -> None:
             pass
 
-    class Server(http.server.ThreadingHTTPServer):
-        daemon_threads = True
-        request_queue_size = 64
-
+    class Server(WebServer):
         def handle_error(self, request: Any, client_address: Any) -> None:
             pass
 
