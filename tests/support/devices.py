@@ -5,8 +5,12 @@ from __future__ import annotations
 import gc
 import itertools
 import os
+import sys
+import threading
 import time
+import traceback
 import zlib
+from collections import Counter
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -27,6 +31,8 @@ if TYPE_CHECKING:
     from support.watched_device import WatchedDevice
 
 ON_GPU = os.environ.get("GZARR_TEST_GPU", "0") not in ("", "0")
+# How long threads may take to end on a machine that does much else.
+_LATEST_S = 30.0
 #: Why there is no device to test on, or "".
 LACKS = "" if ON_GPU else why_not()
 _CUDA = (
@@ -186,16 +192,29 @@ def on_host(*, rates: bool = True) -> Iterator[WatchedDevice]:
             left = cuda.host.live() - before
         # A device that is lost takes nothing back.
         lost = cuda.host.lost(0) or cuda.host.lost(1)
-        ends = time.monotonic() + 5
+        ends = time.monotonic() + _LATEST_S
         while not lost and max(left.streams, left.events, left.pinned) > 0 and time.monotonic() < ends:
-            # Threads of iterators that were left behind end in their own time.
+            # Threads of iterators that were left behind end in their own time, with errors of what was cancelled.
             time.sleep(0.02)
+            gc.collect()
             _give_all_back()
             _let_cupy_give_back()
             left = cuda.host.live() - before
     finally:
         cuda.host.visible(0)
-    assert lost or max(left.streams, left.events, left.pinned) <= 0, left
+    assert lost or max(left.streams, left.events, left.pinned) <= 0, f"{left}; {_threads()}"
+
+
+def _threads() -> str:
+    """Tell what threads of gzarr's do, and which loaders there are: they hold what is left."""
+    names = {thread.ident: thread.name for thread in threading.enumerate()}
+    stacks = [
+        f"{names[ident]}:\n{''.join(traceback.format_stack(frame, limit=8))}"
+        for ident, frame in sys._current_frames().items()
+        if names.get(ident, "").startswith("gzarr")
+    ]
+    held = Counter(type(each).__name__ for each in gc.get_objects() if type(each).__module__.startswith("gzarr.loader"))
+    return "\n".join([f"objects of loaders: {dict(held)}", *stacks])
 
 
 def _give_all_back() -> None:
