@@ -98,6 +98,8 @@ def run(worker: Callable[[int], None], workers: int) -> None:
                 break
             except BaseException:
                 continue
+        # Those of helpers are not told, and their tracebacks have this run: see below.
+        this.errors.clear()
         raise
     if this.errors:
         try:
