@@ -58,7 +58,7 @@ def measure(
     spacing
         Length of an element along each axis or all of them: areas and centroids are in its units, boxes in elements.
     background
-        The value that is no object.
+        The value that is no object. All others are labels of objects, negative ones too, which scikit-image leaves out.
     like
         ``"numpy"`` for a structured array, ``"pandas"`` for a DataFrame.
     block, progress, budget_bytes, client

@@ -64,12 +64,12 @@ class OmeAttributes:
         """
         if described is not None:
             attributes = {**attributes, **described}
-            self.axes.update(_axes_of_levels(path, described))
-        self.known_axes.update(_axes_of_levels(path, attributes))
+            self.axes.update(_axes_of_levels(path, described, _OLD))
+        self.known_axes.update(_axes_of_levels(path, attributes, _OLD))
         if isinstance(below := attributes.get(_MEMBER), dict):
-            self.known_axes.update(_axes_of_levels(path, below))
+            self.known_axes.update(_axes_of_levels(path, below, _NEW))
         if self._upwards or (described is not None and self._target == _NEW):
-            parts = self._old_parts(path, attributes)
+            parts, version = self._parts(path, attributes, _OLD), _OLD
             if not parts or _MEMBER in attributes:
                 return attributes
             rest = {name: value for name, value in attributes.items() if name not in parts}
@@ -78,54 +78,65 @@ class OmeAttributes:
             converted = {**rest, _MEMBER: {"version": _NEW, **_each(parts, _without_version)}}
         elif self._downwards:
             found = attributes.get(_MEMBER)
-            if not isinstance(found, dict) or found.get("version") != _NEW:
+            # Lists of labels that ome-zarr-py writes have no version.
+            below_image = self._listed_below(path)
+            if not isinstance(found, dict) or found.get("version", _NEW if below_image in found else None) != _NEW:
                 return attributes
-            parts = {name: value for name, value in found.items() if name != "version"}
+            parts, version = {name: value for name, value in found.items() if name != "version"}, _NEW
             # Only what is known as 0.4 afterwards, and takes the place of nothing.
-            if not self._old_parts(path, parts) or parts.keys() & attributes.keys():
+            if not self._parts(path, parts, _NEW) or parts.keys() & attributes.keys():
                 return attributes
             rest = {name: value for name, value in attributes.items() if name != _MEMBER}
             converted = {**rest, **_each(parts, _with_version)}
         else:
             return attributes
         self._converted.add(path)
-        self.axes.update(_axes_of_levels(path, parts))
+        self.axes.update(_axes_of_levels(path, parts, version))
         return converted
 
-    def _old_parts(self, path: str, attributes: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the parts of version 0.4 in a group's attributes."""
+    def _listed_below(self, path: str) -> str | None:
+        """Return the name of the list that a group has if it is the one of labels, or of images, of what is above."""
+        parent, _, name = path.rpartition("/")
+        return _BELOW.get(name) if path and parent in self._converted else None
+
+    def _parts(self, path: str, attributes: Mapping[str, Any], version: str) -> dict[str, Any]:
+        """Return the parts that a version has, in its attributes of a group."""
         names: list[str] = []
-        if _images(attributes):
+        if _images(attributes, version):
             names += [_IMAGE, *_WITH_IMAGE]
         names += [
             name
             for name, member in _OTHERS.items()
-            if isinstance(part := attributes.get(name), dict) and member in part and part.get("version", _OLD) == _OLD
+            if isinstance(part := attributes.get(name), dict) and member in part and _is_of(part, version)
         ]
         names.append(_LAYOUT)
-        parent, _, name = path.rpartition("/")
-        if path and parent in self._converted and name in _BELOW:
-            names.append(_BELOW[name])
+        if (below := self._listed_below(path)) is not None:
+            names.append(below)
         return {name: attributes[name] for name in names if name in attributes}
 
 
-def _axes_of_levels(path: str, parts: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+def _axes_of_levels(path: str, parts: Mapping[str, Any], version: str) -> dict[str, tuple[str, ...]]:
     """Return the names of the axes of the levels of the images that a group describes, by path."""
     return {
         f"{path}/{level['path']}".lstrip("/"): tuple(axis["name"] for axis in image["axes"])
-        for image in _images(parts)
+        for image in _images(parts, version)
         for level in image["datasets"]
     }
 
 
-def _images(parts: Mapping[str, Any]) -> Sequence[Any]:
-    """Return the images that a group describes, if all are of version 0.4 or 0.5."""
+def _images(parts: Mapping[str, Any], version: str) -> Sequence[Any]:
+    """Return the images that a group describes, if all are of a version, 0.4 or 0.5."""
     images = parts.get(_IMAGE)
-    return images if isinstance(images, list) and all(map(_is_image, images)) else []
+    return images if isinstance(images, list) and all(_is_image(image, version) for image in images) else []
 
 
-def _is_image(image: Any) -> bool:
-    if not isinstance(image, dict) or image.get("version", _OLD) != _OLD:
+def _is_of(part: Mapping[str, Any], version: str) -> bool:
+    """Return whether a part may be one of a version. In 0.5, parts have no version of their own, but iohub's do."""
+    return part.get("version", version) in (_OLD, version)
+
+
+def _is_image(image: Any, version: str) -> bool:
+    if not isinstance(image, dict) or not _is_of(image, version):
         return False
     axes, levels = image.get("axes"), image.get("datasets")
     return (

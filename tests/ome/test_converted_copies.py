@@ -6,7 +6,9 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import ome_zarr_models.v04 as v04
 import pytest
+import zarr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_ome_interop import files
@@ -95,6 +97,42 @@ def test_other_axes_of_other_libraries(tmp_path: Path) -> None:
             for image in metadata.multiscales:
                 for level in image.datasets:
                     assert group[level.path].dimension_names == tuple(axis.name for axis in image.axes)
+
+
+def test_what_other_libraries_wrote_in_0_5(tmp_path: Path) -> None:
+    """Where they repeat the version (iohub, in each part) or leave it out (ome-zarr-py, in lists of labels), too."""
+    checked = 0
+    for name in ("iohub-0.5", "ngff-zarr-0.5", "ome-zarr-py-0.5", "ome-zarr-py-plate"):
+        values = {key.removeprefix(f"{name}/"): value for key, value in files().items() if key.startswith(f"{name}/")}
+        if name == "iohub-0.5":
+            assert json.loads(values["zarr.json"])["attributes"]["ome"]["multiscales"][0]["version"] == "0.5"
+            values = plate_of(values)
+        gzarr.copy(values, tmp_path / name, zarr_format=2)
+        copied = zarr.open_group(tmp_path / name, mode="r")
+        for group in (copied, *(node for _, node in copied.members(max_depth=None) if isinstance(node, zarr.Group))):
+            assert "ome" not in group.attrs, (name, group.path)
+            kinds = {"multiscales": v04.Image, "plate": v04.HCS, "well": v04.Well, "labels": v04.Labels}
+            for member in kinds.keys() & group.attrs.keys():
+                # It checks the arrays and groups that are named, too.
+                kinds[member].from_zarr(group)
+                checked += 1
+    assert checked > 10
+
+
+def plate_of(image: dict[str, Any]) -> dict[str, Any]:
+    """Return the keys of a plate of version 0.5 with one field, as iohub writes it: each part has the version."""
+    wells = [{"path": "A/1", "rowIndex": 0, "columnIndex": 0}]
+    plate = {"version": "0.5", "columns": [{"name": "1"}], "rows": [{"name": "A"}], "wells": wells}
+    attributes: dict[str, Any] = {
+        "": {"ome": {"version": "0.5", "plate": plate}},
+        "A/": {},
+        "A/1/": {"ome": {"version": "0.5", "well": {"version": "0.5", "images": [{"path": "0"}]}}},
+    }
+    groups = {
+        f"{path}zarr.json": json.dumps({"zarr_format": 3, "node_type": "group", "attributes": found}).encode()
+        for path, found in attributes.items()
+    }
+    return groups | {f"A/1/0/{key}": value for key, value in image.items()}
 
 
 def test_there_and_back() -> None:
