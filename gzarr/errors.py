@@ -7,12 +7,17 @@ do.
 
 from __future__ import annotations
 
+import re
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from .reasons import pass_on
 
 E = TypeVar("E", bound=OSError)
+
+#: Characters of a store's text that a terminal obeys, and ones that it cannot print: controls but the end of a line,
+#: those of the direction of text, line and paragraph separators, and halves of characters.
+_NOT_SHOWN: Final = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 __all__ = [
     "ArgumentError",
@@ -41,7 +46,7 @@ class GzarrError(Exception):
 
     # KeyError prints the repr of its message; ours are sentences.
     def __str__(self) -> str:
-        return str(self.args[0]) if self.args else ""
+        return _shown(str(self.args[0])) if self.args else ""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), self.args, self._state()
@@ -101,7 +106,7 @@ class MetadataError(GzarrError, ValueError):
 
     def __str__(self) -> str:
         where = f"{self.key!r} at {self.json_path}" if self.key is not None else self.json_path
-        return f"{where}: {self.message}"
+        return _shown(f"{where}: {self.message}")
 
     def at(self, key: str) -> MetadataError:
         """Return the same error with ``key`` added, the document's key in its store."""
@@ -182,6 +187,11 @@ class ChunkWriteError(ChunkError, OSError):
 
 class MissingChunkError(ChunkError, LookupError):
     """The chunk is not in the store, and the caller passed ``missing="error"``."""
+
+
+def _shown(text: str) -> str:
+    """Return a message as it may be printed: names and values in it may be those of a stranger's store."""
+    return _NOT_SHOWN.sub(lambda match: match[0].encode("unicode_escape").decode("ascii"), text)
 
 
 def with_errno(error: E, cause: BaseException) -> E:
