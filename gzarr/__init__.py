@@ -195,6 +195,17 @@ else:
     _MODULES = {name: module for module, names in _NAMES.items() for name in names}
     _SUBMODULES = frozenset({"blocks", "codecs", "errors", "integrations", "loader", "ome", "sparse", "stores"})
 
+    def _before_fork():
+        from .importing import wait_for_others
+
+        wait_for_others()
+
+    # It is loaded whenever Python starts.
+    import os as _os
+
+    if hasattr(_os, "register_at_fork"):
+        _os.register_at_fork(before=_before_fork)
+
     def __getattr__(name):
         from importlib import import_module
 

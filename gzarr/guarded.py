@@ -1,4 +1,4 @@
-"""Locks that an interrupt never leaves taken, on each version of Python.
+"""Locks that an interrupt never leaves taken, on each version of Python, and that a forked child never inherits taken.
 
 In Python 3.14, an interrupt (Ctrl-C, or a timeout that the program's handler of a signal raises) may come after
 ``with`` has taken a lock and before its block is entered: nobody releases it then, and each later use waits for ever
@@ -7,8 +7,12 @@ In Python 3.14, an interrupt (Ctrl-C, or a timeout that the program's handler of
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 if TYPE_CHECKING or sys.version_info[:2] != (3, 14):
     from threading import Lock, RLock
@@ -39,4 +43,42 @@ else:
 
     Lock = RLock = Guarded
 
-__all__ = ["Lock", "RLock"]
+
+class ForkSafeLock:
+    """A lock that a fork waits for: one per module, not per object, and never held while taking another one.
+
+    Parameters
+    ----------
+    make
+        Kind of lock.
+
+    Attributes
+    ----------
+    lock
+        The lock, for use in ``with`` only; do not store it, since a forked child gets a new one. It is no method
+        of this class because an interrupt (Ctrl-C) could come in there, after it is taken and before the block.
+    """
+
+    def __init__(self, make: Callable[[], Lock | RLock] = Lock) -> None:
+        self._make = make
+        self.lock = make()
+        # A fork that has begun when this is made calls only what comes after it.
+        self._is_taken = False
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(before=self._acquire, after_in_parent=self._release, after_in_child=self._renew)
+
+    def _acquire(self) -> None:
+        self.lock.acquire()
+        self._is_taken = True
+
+    def _release(self) -> None:
+        if self._is_taken:
+            self._is_taken = False
+            self.lock.release()
+
+    def _renew(self) -> None:
+        self._is_taken = False
+        self.lock = self._make()
+
+
+__all__ = ["ForkSafeLock", "Lock", "RLock"]

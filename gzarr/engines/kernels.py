@@ -23,10 +23,10 @@ from gzarr_kernels.slots.scratch import WORKER_BYTES
 
 from .. import ending
 from ..errors import ArgumentError
+from ..guarded import ForkSafeLock
 from ..installing import COMMANDS
 from ..starting import NamedThread
 from . import pool
-from .forks import ForkSafeLock
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -62,7 +62,8 @@ def thread_count() -> int:
         if not text.isdecimal() or int(text) < 1:
             raise ArgumentError(f"GZARR_THREADS must be a positive integer, not {text!r}")
         return min(int(text), 1024)
-    if hasattr(os, "sched_getaffinity"):
+    # Some containers refuse to tell.
+    with contextlib.suppress(AttributeError, OSError):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import MutableMapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..errors import ArgumentError, ReadOnlyError, StoreError, ValueSizeError
-from ..guarded import RLock
+from ..guarded import ForkSafeLock, RLock
 from ..reasons import reason_of
 from .buffers import as_view
 from .byte_ranges import check_range, resolve_range, splice
@@ -22,18 +21,8 @@ if TYPE_CHECKING:
 
     from .base import ByteRange, Listing
 
-# Held only by operations of several steps (single dict operations are atomic). One lock per process, so that a fork can
-# wait for it and no child inherits it held.
-_lock = RLock()
-
-
-def _forget() -> None:
-    global _lock
-    _lock = RLock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=lambda: _lock.acquire(), after_in_parent=lambda: _lock.release(), after_in_child=_forget)
+# Held only by operations of several steps (single dict operations are atomic).
+_lock = ForkSafeLock(RLock)
 
 
 class _Version:
@@ -243,7 +232,7 @@ class MemoryStore:
         """Write parts of values: (key, offset in bytes, bytes). A gap after the old end is filled with zero bytes."""
         self._check_writable()
         for key, start, part in key_start_values:
-            with _lock:
+            with _lock.lock:
                 self.set(key, splice(self.get(key), start, part))
 
     def erase(self, key: str) -> None:

@@ -180,6 +180,12 @@ def test_without_a_thread_count_all_cores_of_the_mask_work(monkeypatch: pytest.M
     monkeypatch.setenv("GZARR_THREADS", "")
     assert pool.thread_count() >= 1
 
+    def refused(_: int) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(os, "sched_getaffinity", refused, raising=False)
+    assert pool.thread_count() == os.cpu_count()
+
 
 def test_a_read_inside_a_pool_thread(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GZARR_THREADS", "3")

@@ -16,8 +16,8 @@ from ...codecs.bytes import BytesCodec
 from ...codecs.crc32c import Crc32cCodec
 from ...codecs.sharding import EMPTY
 from ...errors import ChunkDecodeError, ChunkError, ChunkReadError, ValueSizeError
+from ...guarded import ForkSafeLock
 from ...stores.base import ByteRange
-from ..forks import ForkSafeLock
 from .sources import ABSENT, WHOLE
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from gzarr_kernels.device import ptx
 
 from ...errors import DeviceError
+from ...guarded import ForkSafeLock
 from ...installing import COMMANDS
-from ..forks import ForkSafeLock
 from . import driver
 
 if TYPE_CHECKING:
