@@ -36,7 +36,7 @@ def of(key: str, document: Any, **others: bytes) -> dict[str, bytes]:
     return {key: json.dumps(document).encode(), **others}
 
 
-@pytest.mark.filterwarnings("ignore::gzarr.MetadataWarning")
+@pytest.mark.filterwarnings("ignore::gzarr.ome.MetadataWarning")
 @pytest.mark.parametrize(
     "call",
     [
