@@ -245,7 +245,8 @@ def document(planned: Copy, args: argparse.Namespace) -> dict[str, Any]:
         "losses": planned.differences.losses,
         "consolidated": [f"/{path}" for path in planned.consolidated],
         "parts_written": planned.written,
-        "parts_present": planned.kept,
+        # What is there already is compared only when it is copied.
+        "parts_present": None if args.dry_run else planned.kept,
         "read_back": bool(args.read_back and not args.dry_run),
     }
 
@@ -340,15 +341,13 @@ def _connected(address: str) -> contextlib.AbstractContextManager[Any]:
 
 
 def summary(planned: Copy, args: argparse.Namespace) -> str:
-    """Return a one-line summary of a finished copy."""
-    parts = f"{counted(planned.written, 'part')} written"
-    if args.dry_run:
-        parts = "nothing written"
-    if args.resume:
-        parts += f", {planned.kept:,} already present"
-    checked = ", read back and compared" if args.read_back else ""
+    """Return a one-line summary of a copy, planned or finished."""
     nodes = f"{counted(len(planned.arrays), 'array')} and {counted(len(planned.groups), 'group')}"
-    return f"{nodes}: {parts}{checked}"
+    if args.dry_run:
+        return f"{nodes}: nothing written"
+    present = f", {planned.kept:,} already present" if args.resume else ""
+    checked = ", read back and compared" if args.read_back else ""
+    return f"{nodes}: {counted(planned.written, 'part')} written{present}{checked}"
 
 
 def counted(count: int, what: str) -> str:

@@ -177,6 +177,9 @@ class Group(GroupProperties, Mapping[str, "Array | Group"]):
     def __len__(self) -> int:
         return len(self._entries())
 
+    def _ipython_key_completions_(self) -> list[str]:
+        return list(self._entries())
+
     def items(self) -> ItemsView[str, Node]:
         """Return the names and the nodes directly below; two store requests, or none with consolidated metadata."""
         return dict(self._direct()).items()

@@ -86,6 +86,9 @@ class Attributes(MutableMapping[str, Any]):
     def __len__(self) -> int:
         return len(self._values)
 
+    def _ipython_key_completions_(self) -> list[str]:
+        return list(self._values)
+
     def __repr__(self) -> str:
         return f"Attributes({self._values!r})"
 

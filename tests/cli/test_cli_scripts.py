@@ -122,6 +122,11 @@ def test_copy(root: Path, tmp_path: Path, run: Callable[..., Any], capsys: pytes
     assert done["parts_written"] > 0
     assert done["read_back"] is True
     assert done["arrays"] == planned["arrays"]
+    # What is there is compared when it is copied, and counted only then.
+    assert run(*arguments, "--json", "--dry-run", "--resume")["parts_present"] is None
+    assert main(list(map(str, (*arguments, "--dry-run", "--resume", "--read-back")))) == 0
+    assert capsys.readouterr().out.endswith("nothing written\n")
+    assert run(*arguments, "--json", "--resume")["parts_present"] == done["parts_written"]
     assert (gzarr.open_array(tmp_path / "y.zarr/a")[...] == gzarr.open_array(root / "a")[...]).all()
 
 

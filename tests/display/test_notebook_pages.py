@@ -416,3 +416,14 @@ def test_labels_plates_wells_and_collections() -> None:
     assert rows(parsed(collection))["Images"] == ["not read yet"]
     len(collection)
     assert rows(parsed(collection))["Images"] == ["0"]
+
+
+@pytest.mark.filterwarnings("ignore:.*is pending deprecation:PendingDeprecationWarning")
+def test_names_are_completed() -> None:
+    shell = pytest.importorskip("IPython.core.interactiveshell").InteractiveShell()
+    shell.Completer.use_jedi = False
+    group = gzarr.create_group({}, attributes={"unit": "m"})
+    group.create_group("inner")
+    shell.push({"group": group, "attrs": group.attrs})
+    for text, name in (("group['", "inner"), ("attrs['", "unit")):
+        assert [found.removeprefix(text).rstrip("']") for found in shell.complete(text)[1]] == [name]
