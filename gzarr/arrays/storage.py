@@ -12,7 +12,7 @@ from ..display import printable, readable_size
 from ..errors import StoreError
 from ..metadata.formats import is_document_name
 from ..progress import watch
-from ..stores.base import RemoteValues, SizedStore, is_listable
+from ..stores.base import RemoteValues, SizedStore, lists_all
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -98,7 +98,7 @@ class Stored:
         StoreError
             If the store fails to list its keys. (Many remote stores refuse that, so there it is not an error.)
         """
-        if not (isinstance(array.store, SizedStore) and is_listable(array.store)):
+        if not (isinstance(array.store, SizedStore) and lists_all(array.store)):
             return cls("the store does not report sizes")
         prefix = array.metadata.key_prefix(array.path)
         is_chunk = _chunk_test(array.metadata)

@@ -2,29 +2,39 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import contextlib
+import itertools
+from typing import TYPE_CHECKING, Final
 
 from ..errors import StoreError
-from ..stores.base import ByteRange, PresenceStore, is_listable
+from ..stores.base import ByteRange, PresenceStore, is_listable, lists_all
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from ..metadata.model import ArrayMetadata
-    from ..stores.base import ReadableStore
+    from ..stores.base import ListableStore, ReadableStore
+
+    Chunk = tuple[str, tuple[int, ...]]
+
+#: Chunks that a store is asked for at a time.
+_ASKED: Final = 256
 
 
 def stored_chunks(
     store: ReadableStore, metadata: ArrayMetadata, path: str, *, outside: bool = False
-) -> Iterator[tuple[str, tuple[int, ...]]]:
+) -> Iterator[Chunk]:
     """Yield the stored chunks (shards, in a sharded array) of an array, in the order of the listing.
+
+    A store that may not list all its keys (``lists_all``) is asked for each chunk of the grid that it does not list.
 
     Parameters
     ----------
     store, metadata, path
         Store, metadata and path of the array.
     outside
-        Whether to include chunks outside the array's grid, left behind when the array shrank.
+        Whether to include chunks outside the array's grid, left behind when the array shrank. If so, only what is
+        listed is found.
 
     Yields
     ------
@@ -37,6 +47,26 @@ def stored_chunks(
     """
     if not is_listable(store):
         raise StoreError(f"{store!r} cannot list its keys, so stored chunks cannot be told from absent ones")
+    if outside or lists_all(store):
+        yield from _listed(store, metadata, path, outside=outside)
+        return
+    seen: set[tuple[int, ...]] = set()
+    # Not all can list keys: they are asked for every chunk.
+    with contextlib.suppress(StoreError):
+        for key, coords in _listed(store, metadata, path, outside=False):
+            seen.add(coords)
+            yield key, coords
+    folder, encoding = metadata.key_prefix(path), metadata.chunk_key_encoding
+    others = (
+        (folder + encoding.encode(coords), coords) for coords in grid_points(metadata.grid_shape) if coords not in seen
+    )
+    while some := list(itertools.islice(others, _ASKED)):
+        found = are_stored(store, [key for key, _ in some])
+        yield from (chunk for chunk, is_there in zip(some, found, strict=True) if is_there)
+
+
+def _listed(store: ListableStore, metadata: ArrayMetadata, path: str, *, outside: bool) -> Iterator[Chunk]:
+    """Yield the chunks in the listing of a store."""
     grid = metadata.grid_shape
     encoding = metadata.chunk_key_encoding
     folder = metadata.key_prefix(path)

@@ -34,7 +34,7 @@ from ..ome.metadata.parse import parse
 from ..ome.writing.building import DEFAULT_BUDGET_BYTES
 from ..ome.writing.pyramid import Downsampling, Pyramid
 from ..plan.decode_program import analyse
-from ..stores.base import SizedStore, is_listable
+from ..stores.base import SizedStore, is_listable, lists_all
 from ..stores.keys import join_path, normalize_path
 from .copy import add_where, chunk_shape, counted, execute, options_of_dest, prepare, shard_shape, summary
 from .output import print_json, say
@@ -199,7 +199,7 @@ def _profile(metadata: ArrayMetadata, stored_nbytes: int | None) -> StorageProfi
 
 def _stored_nbytes(array: Array) -> int | None:
     """Return the bytes of an array's chunks in the store, or None if the store does not report sizes."""
-    if not (isinstance(array.store, SizedStore) and is_listable(array.store)):
+    if not (isinstance(array.store, SizedStore) and lists_all(array.store)):
         return None
     metadata = array.metadata
     chunks = {key for key, _ in stored_chunks(array.store, metadata, array.path)}

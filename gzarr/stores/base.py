@@ -240,7 +240,8 @@ class PackedValues(Protocol, metaclass=Capability):
 class ListableStore(Protocol, metaclass=Capability):
     """Methods needed for walking a hierarchy.
 
-    A class of stores of which only some can list has also a method ``can_list() -> bool``, which may send a request.
+    A class of stores of which only some can list has also a method ``can_list() -> bool``, which may send a request. A
+    class of which only some list all their keys has a method ``lists_all() -> bool``.
     """
 
     def list(self) -> Iterator[str]:
@@ -273,6 +274,20 @@ def is_listable(store: object, *, ask: bool = True) -> TypeIs[ListableStore]:
         return False
     can_list: Callable[[], bool] | None = getattr(store, "can_list", None)
     return can_list is None or (ask and can_list())
+
+
+def lists_all(store: object) -> bool:
+    """Return whether a key that a store does not list is absent. Otherwise, it may be that of a chunk that can be read.
+
+    Raises
+    ------
+    StoreError
+        As for :func:`is_listable`.
+    """
+    if not is_listable(store):
+        return False
+    method: Callable[[], bool] | None = getattr(store, "lists_all", None)
+    return method is None or method()
 
 
 @runtime_checkable

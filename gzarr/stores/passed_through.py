@@ -75,6 +75,16 @@ class Uncertain:
         return bool(self.store.can_list())
 
 
+class Incomplete:
+    """Whether all keys are listed, from a store of a class of which only some do."""
+
+    store: Any
+
+    def lists_all(self) -> bool:
+        """Return whether a key that the store does not list is absent."""
+        return bool(self.store.lists_all())
+
+
 class Sizes:
     """Sizes of values, and values of limited size."""
 
@@ -250,8 +260,9 @@ def class_for(wrapper: type[W], store: Any) -> type[W]:
     ):
         if part in parts and not knows_of(store, faster, method):
             parts = tuple(one for one in parts if one is not part)
-    if Listing in parts and hasattr(store, "can_list"):
-        parts = (*parts, Uncertain)
+    if Listing in parts:
+        optional = (Uncertain, "can_list"), (Incomplete, "lists_all")
+        parts = (*parts, *(part for part, method in optional if hasattr(store, method)))
     # The class of another wrapper has parts already.
     own: Any = getattr(wrapper, "without_parts", wrapper)
     made: type[W] = _made(own, parts)

@@ -39,6 +39,8 @@ _ERASING_S: Final = 1200.0
 _CALLS, _EACH = 8, 8
 #: Packages whose stores do not work in a forked child: they hang there.
 _NOT_FORK_SAFE: Final = frozenset({"icechunk"})
+#: Packages whose stores list all their keys.
+_LIST_ALL: Final = frozenset({"zarr", "icechunk"})
 #: Icechunk's words for keys and prefixes that it cannot have: beside its format, of no array, or beyond one's shape.
 _NO_KEY: Final = (
     "invalid zarr key",
@@ -47,6 +49,8 @@ _NO_KEY: Final = (
     "there is not an array at",
     "invalid chunk index",
 )
+#: What is asked for to learn whether there is a value.
+_NO_BYTES: Final = ByteRange(0, 0)
 #: In place of what stands for an absent key, where there must be one.
 _MUST_BE: Final = object()
 #: In place of a page, if a prefix is not that of a node; it is not empty.
@@ -103,6 +107,9 @@ class ZarrStore(RequestedValues, WholeValues):
     the store keeps to a snapshot, as Icechunk does. Some do not work in a forked child (Icechunk): reading there is
     refused at once. Of what zarr-python calls absent, nothing can be told apart: :func:`gzarr.open` therefore does not
     use its ``ObjectStore``, ``FsspecStore`` and ``LocalStore``, but what these stand for.
+
+    Stores of other classes than zarr-python's and Icechunk's, and of derived ones with a ``get`` of their own, may have
+    chunks that they do not list, as tifffile's and VirtualiZarr's have: they are asked for each that is not listed.
     """
 
     def __init__(self, store: Any, *, read_only: bool = False, timeout: float = DEFAULT_TIMEOUT_S) -> None:
@@ -116,6 +123,11 @@ class ZarrStore(RequestedValues, WholeValues):
         self._reopening = _reopening(store)
         # Without an event loop: both or neither, also of the stores that it wraps.
         self._direct = all(hasattr(one, "get_sync") and hasattr(one, "set_sync") for one in _with_wrapped(store))
+        self._lists_all = _lists_all(store)
+        self._lists: bool | None = None
+        if not self._lists_all:
+            # Only others may be unable to list, and have to be asked.
+            self.can_list = self._can_list
         if not getattr(store, "_is_open", True):
             self._try("open", "", store._ensure_open)
 
@@ -260,7 +272,12 @@ class ZarrStore(RequestedValues, WholeValues):
         prototype = _prototype()
 
         async def gather() -> list[Any]:
-            calls = (store.get(request.key, prototype, _asked(request)) for request in requests)
+            calls = (
+                store.get(request.key, prototype, _asked(request))
+                if request.byte_range != _NO_BYTES
+                else _found(store, request, prototype)
+                for request in requests
+            )
             return await asyncio.gather(*calls, return_exceptions=True)
 
         try:
@@ -297,6 +314,26 @@ class ZarrStore(RequestedValues, WholeValues):
         return self._values([Request(key, most_nbytes=max_nbytes) for key in keys])
 
     # -- listing
+
+    def lists_all(self) -> bool:
+        """Return whether a key that the store does not list is absent."""
+        return self._lists_all
+
+    def _can_list(self) -> bool:
+        """Return whether the store can list what is below a node: one request, and none once its answer is known."""
+        store = self._here()
+
+        async def lists() -> bool:
+            try:
+                async for _ in store.list_dir(""):
+                    break
+            except NotImplementedError:
+                return False
+            return True
+
+        if self._lists is None:
+            self._lists = bool(store.supports_listing and self._try("list", "", lists))
+        return self._lists
 
     def _listed(self, prefix: str, method: str, *arguments: str) -> Iterator[str]:
         """Yield what an asynchronous generator of the store yields, fetched by pages.
@@ -437,6 +474,15 @@ async def _exists(store: Any, name: str) -> bool:
         return True
 
 
+async def _found(store: Any, request: Request, prototype: Any) -> Any:
+    """Return a byte or none of a value, to show that it is there; None if it is absent."""
+    try:
+        return await store.get(request.key, prototype, _asked(request))
+    except NotImplementedError:
+        # tifffile's stores give whole values only.
+        return b"" if await store.exists(request.key) else None
+
+
 def _asked(request: Request) -> Any:
     """Return the bytes to ask for, as zarr-python says it; None for all."""
     from zarr.abc.store import OffsetByteRequest, RangeByteRequest, SuffixByteRequest
@@ -478,6 +524,15 @@ def _with_wrapped(store: Any) -> list[Any]:
         inner = [value for value in getattr(one, "__dict__", {}).values() if is_zarr_store(value)]
         found.extend(value for value in inner if not any(value is known for known in found))
     return found
+
+
+def _lists_all(store: Any) -> bool:
+    """Return whether a store and all stores that it holds list every key, as far as their classes tell.
+
+    Classes of others, and those derived from known ones, may make chunks when these are read, and list documents only.
+    """
+    methods = (getattr(type(one), name) for one in _with_wrapped(store) for name in ("get", "list_prefix"))
+    return all(str(getattr(method, "__module__", "")).partition(".")[0] in _LIST_ALL for method in methods)
 
 
 def _is_archive(store: Any) -> bool:
