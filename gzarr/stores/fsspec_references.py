@@ -8,6 +8,7 @@ can find a key absent, and a target that is absent is a failure. References say 
 from __future__ import annotations
 
 import base64
+import inspect
 import json
 import logging
 import math
@@ -75,8 +76,8 @@ def leaves_out(fs: Any) -> bool:
 
 
 def _leaves_out(fs: Any) -> bool:
-    options = fs.storage_options
-    document = options.get("fo", next(iter(fs.storage_args), None))
+    options = _arguments(fs)
+    document = options.get("fo")
     if isinstance(document, str):
         # Documents are long, and may be far away: they are read a second time only where something may be missing.
         if _is_complete(fs.references):
@@ -210,25 +211,58 @@ def _inline(value: bytes) -> bytes:
 
 
 def filesystem_of(fs: Any, target: ReferenceTarget) -> Any:
-    """Return the filesystem of a target.
+    """Return the filesystem of a target: one that the filesystem of references has, or a new one.
+
+    References may come from a stranger. So where the user has said which filesystems they may use, no other is made.
 
     Raises
     ------
     BadReferenceError
         If there is none for its protocol.
     """
-    found = fs.fss.get(target.protocol)
-    if found is None:
-        # fsspec makes that of the first target only.
-        options = fs.storage_options.get("remote_options") or {}
-        try:
-            found = module("fsspec").filesystem(target.protocol, **options)
-        # Filesystems may raise anything.
-        except Exception as error:
-            described = redaction.describe(error, redaction.secrets_of(options))
-            raise BadReferenceError(f"there is no filesystem for {target.protocol!r}: {described}") from None
-        fs.fss[target.protocol] = found
-    return found
+    arguments = _arguments(fs)
+    given, protocol = arguments.get("fs"), target.protocol
+    known = dict(fs.fss)
+    if isinstance(given, dict) and given and None not in given:
+        # For paths without a protocol, fsspec adds that of local files, which the user has not given.
+        known.pop(None, None)
+    if protocol in known:
+        return known[protocol]
+    for found in known.values():
+        if (protocol or "file") in _protocols(found):
+            return found
+    # Where the user names no protocol, gzarr names "file", lest fsspec look for one.
+    if given is not None or arguments.get("remote_protocol") not in (None, "file"):
+        needed = "paths without a protocol" if protocol is None else repr(protocol)
+        filesystems = ", ".join(f"{name!r}: ..." for name in (*known, protocol))
+        raise BadReferenceError(
+            f"there is no filesystem for {needed}, as its target {redaction.named(target.path)} needs it, among those "
+            "given for references (fs= or remote_protocol=), and no other is made; if they may read there, pass "
+            f"fs={{{filesystems}}}"
+        )
+    # fsspec makes that of the first target only.
+    options = arguments.get("remote_options") or {}
+    try:
+        return module("fsspec").filesystem(protocol, **options)
+    # Filesystems may raise anything.
+    except Exception as error:
+        described = redaction.describe(error, redaction.secrets_of(options))
+        raise BadReferenceError(f"there is no filesystem for {protocol!r}: {described}") from None
+
+
+def _arguments(fs: Any) -> dict[str, Any]:
+    """Return the arguments that a filesystem of references was made with, by name."""
+    made = inspect.signature(module("fsspec.implementations.reference").ReferenceFileSystem.__init__)
+    return {**dict(zip([*made.parameters][1:], fs.storage_args, strict=False)), **fs.storage_options}
+
+
+def _protocols(fs: Any) -> tuple[str, ...]:
+    """Return the protocols of the URLs that a filesystem takes."""
+    if is_a(fs, "fsspec.implementations.asyn_wrapper", "AsyncFileSystemWrapper"):
+        return _protocols(fs.sync_fs)
+    own = (fs.protocol,) if isinstance(fs.protocol, str) else tuple(fs.protocol)
+    # One that keeps files takes the URLs of the filesystem that it has them from, too.
+    return own + _protocols(fs.fs) if is_a(fs, "fsspec.implementations.cached", "CachingFileSystem") else own
 
 
 def keys(fs: Any, prefix: str, *, below: bool) -> Iterator[str]:

@@ -45,6 +45,11 @@ _NO_BUCKET: Final = re.compile(
 _NO_RANGE: Final = re.compile(r"not satisfiable|\b416\b", re.IGNORECASE)
 
 
+def _is_http(calls: Calls) -> bool:
+    """Return whether a filesystem is that of web servers, which may compress what they send, or ignore ranges."""
+    return not {"http", "https"}.isdisjoint(calls.protocols)
+
+
 class FsspecStore(RequestedValues, WholeValues):
     """Values as files of a filesystem of fsspec.
 
@@ -108,8 +113,9 @@ class FsspecStore(RequestedValues, WholeValues):
                 "the filesystem of references has left out those that its document generates ('gen'); make it with "
                 "simple_templates=False, which needs jinja2"
             )
-        self._targets: dict[int, tuple[Any, Calls]] = {}
-        self._is_http = not {"http", "https"}.isdisjoint(self._calls.protocols)
+        #: Filesystems of targets, by the protocols of references.
+        self._targets: dict[str | None, tuple[Any, Calls]] = {}
+        self._is_http = _is_http(self._calls)
         root = str(fs._strip_protocol(path))
         if self._is_http and "?" in root:
             raise ArgumentError(
@@ -227,7 +233,7 @@ class FsspecStore(RequestedValues, WholeValues):
         except BadReferenceError as error:
             raise self._error("read", key, error) from None
         if found.nbytes is None:
-            return FileCall(calls, found.path, request)
+            return FileCall(calls, found.path, request, bounded=not _is_http(calls))
         start, nbytes = resolve_range(wanted, found.nbytes, self, key)
         check_limit(request, nbytes, self)
         if not nbytes:
@@ -235,12 +241,13 @@ class FsspecStore(RequestedValues, WholeValues):
         return FileCall(calls, found.path, Request(key, ByteRange(found.offset + start, nbytes)))
 
     def _calls_of(self, target: fsspec_references.ReferenceTarget) -> Calls:
-        fs = fsspec_references.filesystem_of(self._calls.fs, target)
-        _, calls = self._targets.get(id(fs), (None, None))
+        _, calls = self._targets.get(target.protocol, (None, None))
         if calls is None:
-            calls = Calls(fs, self._calls.timeout)
-            # The filesystem is kept, and so is its identity.
-            self._targets[id(fs)] = (fs, calls)
+            fs = fsspec_references.filesystem_of(self._calls.fs, target)
+            # Protocols of one filesystem share its calls, which then run side by side.
+            calls = next((calls for known, calls in self._targets.values() if known is fs), None)
+            calls = calls or Calls(fs, self._calls.timeout)
+            self._targets[target.protocol] = (fs, calls)
         return calls
 
     def _answer(self, call: FileCall, outcome: Any) -> Answer:
