@@ -35,6 +35,19 @@ _CHUNK: Final = re.compile(r"\d+(?:\.\d+)*")
 _MOST_BYTES: Final = 2**63 - 1
 
 
+class _Unnamed(str):
+    """A protocol that the user has not named. For fsspec, which keeps filesystems by their arguments, it is another."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f"<unnamed: {super().__repr__()}>"
+
+
+#: Protocol of targets where the user names none, lest fsspec look for one.
+UNNAMED: Final = _Unnamed("file")
+
+
 class BadReferenceError(Exception):
     """A reference cannot be read, or makes no sense."""
 
@@ -231,8 +244,7 @@ def filesystem_of(fs: Any, target: ReferenceTarget) -> Any:
     for found in known.values():
         if (protocol or "file") in _protocols(found):
             return found
-    # Where the user names no protocol, gzarr names "file", lest fsspec look for one.
-    if given is not None or arguments.get("remote_protocol") not in (None, "file"):
+    if given is not None or not isinstance(arguments.get("remote_protocol"), (_Unnamed, type(None))):
         needed = "paths without a protocol" if protocol is None else repr(protocol)
         filesystems = ", ".join(f"{name!r}: ..." for name in (*known, protocol))
         raise BadReferenceError(

@@ -70,7 +70,7 @@ def filesystem_at(url: str, storage_options: Mapping[str, Any] | None) -> tuple[
     if text.startswith("reference:") and not _TARGETS & {*options, *options.get("reference", {})}:
         # Else fsspec would read references until it finds a target, and fail at those that it cannot read. Filesystems
         # of targets are made when they are needed.
-        options["remote_protocol"] = "file"
+        options["remote_protocol"] = fsspec_references.UNNAMED
     try:
         fs, path = _made(url_to_fs, text, options)
     except GzarrError:

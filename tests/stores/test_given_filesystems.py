@@ -146,3 +146,19 @@ def test_whole_files_are_read_to_the_size_of_a_chunk(tmp_path: Path, recorded: R
     path.write_bytes(b"")
     with pytest.raises(ChunkError, match="0"):
         array[...]
+
+
+def test_local_files_only(tmp_path: Path) -> None:
+    (tmp_path / "near").write_bytes(DATA.tobytes())
+    options = {"remote_protocol": "file"}
+    for target in (f"file://{tmp_path}/near", f"{tmp_path}/near"):
+        near = references([target, 0, 16])
+        assert gzarr.open("reference://", storage_options={"fo": near, **options})[...].tolist() == DATA.tolist()
+    of_memory().pipe_file("/far", DATA.tobytes())
+    far = references(["memory://far", 0, 16])
+    # Without the option, it is any filesystem: also after, and before, one with it.
+    for _ in range(2):
+        array = gzarr.open("reference://", storage_options={"fo": far, **options})
+        with pytest.raises(ChunkError, match="there is no filesystem for 'memory'"):
+            array[...]
+        assert gzarr.open("reference://", storage_options={"fo": far})[...].tolist() == DATA.tolist()
