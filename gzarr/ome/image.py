@@ -103,8 +103,8 @@ class Image(ImageReads, ImagePictures):
         Parameters
         ----------
         frames
-            Array of the shape of level 0, but of any length along ``axis``; or one frame, without that axis. It is held
-            in memory with its levels.
+            Array of the shape of level 0, but of any length along ``axis``; or one frame, without that axis. Of an
+            image, level 0 is taken. It is held in memory with its levels.
         axis
             Name of the axis. Levels must not be reduced along it.
         labels

@@ -168,11 +168,28 @@ class TestPlates:
 
     def test_a_well_that_cannot_be_read_is_left_out(self):
         store = {}
-        entries = [{"path": "A/1", "rowIndex": 0, "columnIndex": 0}, {"path": 5}, {"path": "A/1", "rowIndex": 9}, 7]
+        known = {"path": "A/1", "rowIndex": 0, "columnIndex": 0}
+        entries = [known, {"path": 5}, {"path": "B/1", "rowIndex": 9, "columnIndex": 0}, 7]
         put(store, "", 3, plate={"wells": entries, "rows": [{"name": "A"}], "columns": [{"name": "1"}]})
         with pytest.warns(MetadataWarning, match="and 1 more broken rule"):
             plate = gzarr.ome.open(store)
         assert list(plate) == ["A/1"]
+
+    @pytest.mark.parametrize("zarr_format", [2, 3])
+    @pytest.mark.parametrize(("row", "column"), [(1, 3), (7, 1), (0, 0), (7, 9), (-1, "1")])
+    def test_paths_count_where_indexes_disagree(self, zarr_format, row, column):
+        entries = [{"path": "B/2", "rowIndex": row, "columnIndex": column}, {"path": "A/1", "rowIndex": 7}]
+        names = {"rows": [{"name": "A"}, {"name": "B"}], "columns": [{"name": name} for name in "123"]}
+        store = {}
+        put(store, "", zarr_format, plate={"wells": [*entries, entries[0]], **names})
+        put(store, "B/2", zarr_format, well={"images": [{"path": "0"}]})
+        with pytest.warns(MetadataWarning, match=r"plate\.wells"):
+            plate = gzarr.ome.open(store)
+        assert [(well.path, well.row, well.column) for well in plate.metadata.plate.wells] == [
+            ("B/2", 1, 1),
+            ("A/1", 0, 0),
+        ]
+        assert plate.well("B", "2").group.path == "B/2"
 
     def test_older_plates_lack_indexes(self):
         store = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,17 +13,25 @@ from gzarr import ome
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
+
+DATA = np.zeros((8, 8), "u1")
 
 
 def image() -> ome.Image:
-    return ome.create({}, np.zeros((8, 8), "u1"), axes="yx", scale=(0.5, 0.5), units="micrometer")
+    return ome.create({}, DATA, axes="yx", scale=(0.5, 0.5), units="micrometer")
 
 
 @pytest.mark.parametrize(
     ("call", "message"),
     [
         (lambda: ome.create({}, [[1, 2], [3]], axes="yx"), "data= cannot be made an array"),
+        (lambda: ome.create({}, "a.zarr", axes="yx"), r"data= must be elements, not a path or URL, 'a\.zarr': open"),
+        (lambda: ome.create({}, Path("a.zarr"), axes="yx"), "data= must be elements, not a path or URL"),
+        (lambda: ome.create({}, image().group, axes="yx"), "data=: a Group is no array"),
+        (lambda: ome.create({}, {"a": 1}, axes="yx"), "data=: a value of type dict is a mapping"),
+        (lambda: ome.create_labels(image().group.store, "a", "a.zarr"), "data= must be elements, not a path or URL"),
+        (lambda: image().append("a.zarr", axis="y"), "frames must be elements, not a path or URL"),
+        (lambda: image().append(DATA, axis="y", labels={"a": "b"}), "labels 'a' must be elements, not a path or URL"),
         (lambda: ome.create_plate({}, rows="A", columns="1", acquisitions=5), "acquisitions must be a sequence"),
         (lambda: ome.create_plate({}, rows="A", columns="1", acquisitions=["a"]), "acquisitions must be a sequence"),
         (lambda: image().append(np.zeros((1, 8), "u1"), axis=5), "has the axes y, x, not 5"),

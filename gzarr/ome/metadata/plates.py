@@ -23,15 +23,18 @@ _NODE_NAME: Final = re.compile(r"(?!__)(?!\.+$)[A-Za-z0-9_.-]+")
 
 
 def plate(part: DocumentPart, version: Version) -> PlateMetadata:
-    """Return the ``plate`` object; a well that cannot be read is left out."""
+    """Return the ``plate`` object; a well that cannot be read is left out, and so is one that is listed again."""
     part.object()
     _check_version(part, version)
     part.expect("name", "strict")
     rows = part.needed("rows", _names)
     columns = part.needed("columns", _names)
     read = partial(_well_entry, version=version, rows=rows, columns=columns)
-    wells = part.needed("wells", lambda items: _some(items, read))
-    if len({well.path for well in wells}) < len(wells):
+    listed = part.needed("wells", lambda items: _some(items, read))
+    wells: dict[str, WellEntry] = {}
+    for well in listed:
+        wells.setdefault(well.path, well)
+    if len(wells) < len(listed):
         part.at("wells").note("expected wells of different paths", "text")
     acquisitions = part.optional("acquisitions", lambda items: tuple(items.readable(_acquisition))) or ()
     if len({acquisition.id for acquisition in acquisitions}) < len(acquisitions):
@@ -39,7 +42,7 @@ def plate(part: DocumentPart, version: Version) -> PlateMetadata:
     return PlateMetadata(
         rows,
         columns,
-        wells,
+        tuple(wells.values()),
         acquisitions,
         part.optional("name", lambda text: text.string()),
         part.optional("field_count", lambda count: count.integer(1)),
@@ -82,27 +85,40 @@ def _well_entry(part: DocumentPart, version: Version, rows: tuple[str, ...], col
     if not _WELL_PATH.fullmatch(path):
         part.at("path").note("expected the names of a row and a column with a slash between them")
     row_name, _, column_name = path.rpartition("/")
-    row = _index(part, "rowIndex", version, rows, row_name.rpartition("/")[2])
-    column = _index(part, "columnIndex", version, columns, column_name)
-    if path != (expected := f"{rows[row]}/{columns[column]}"):
+    row_name = row_name.rpartition("/")[2]
+    row = _index(part, "rowIndex", version, rows)
+    column = _index(part, "columnIndex", version, columns)
+    expected = f"{row_name if row is None else rows[row]}/{column_name if column is None else columns[column]}"
+    if path != expected:
         # The suites of 0.4 and 0.6rc0 have such documents, and say that they are valid; that of 0.5 says the reverse.
         level: Level = "text" if version == "0.5" else "should"
         part.at("path").note(f"expected {quote(expected)}, by the row and the column", level)
-    return WellEntry(path, row, column)
+    return WellEntry(
+        path, _named(part, "rowIndex", row_name, rows, row), _named(part, "columnIndex", column_name, columns, column)
+    )
 
 
-def _index(part: DocumentPart, name: str, version: Version, names: tuple[str, ...], in_path: str) -> int:
-    """Return the index of a well's row or column; without one, what the path says."""
+def _index(part: DocumentPart, name: str, version: Version, names: tuple[str, ...]) -> int | None:
+    """Return the index of a well's row or column, None if the entry has none of those that there are."""
     index = part.optional(name, lambda number: number.integer(0))
-    if index is not None:
-        if index >= len(names):
-            raise part.at(name).wrong(f"an integer below {len(names)}, the number of names", "text")
-        return index
+    if index is not None and index >= len(names):
+        part.at(name).wrong(f"an integer below {len(names)}, the number of names", "text")
+        return None
     if version >= "0.4" and name not in part:
         part.note(f"lacks {name!r}")
-    if in_path not in names:
-        raise MetadataError(f"lacks {name!r}, and the path names none", json_path=part.json_path)
-    return names.index(in_path)
+    return index
+
+
+def _named(part: DocumentPart, member: str, name: str, names: tuple[str, ...], index: int | None) -> int:
+    """Return the index of the row or column that a path names; if it names none, the one that the entry has.
+
+    The image is where the path says, and programs have written other indexes.
+    """
+    if name in names:
+        return names.index(name)
+    if index is None:
+        raise MetadataError(f"neither {member!r} nor the path names one that is there", json_path=part.json_path)
+    return index
 
 
 def _acquisition(part: DocumentPart) -> Acquisition:

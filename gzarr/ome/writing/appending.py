@@ -26,11 +26,11 @@ from ...stores.keys import join_path
 from ...stores.locks import between_processes, hold_node
 from ...stores.memory import MemoryStore
 from ..nodes import place
-from .arguments import check_version
 from .building import DEFAULT_BUDGET_BYTES, on_device_of
+from .documents import written_version
 from .downsample import METHODS, cells_of, check_method, downsample_into
 from .existing import factors_of
-from .new_image import device_of
+from .new_image import array_given, device_of
 from .new_levels import LevelLayout, LevelWork, new_level
 from .plan import LevelShape
 
@@ -83,6 +83,8 @@ def append(
     """
     group = image.group
     store = writable(group.store, group.name)
+    frames = array_given(frames, "frames")
+    labels = {name: array_given(some, f"labels {quote(name)}") for name, some in labels.items()}
     own = _series(image, axis, method)
     below = _labels(image, own, axis, labels)
     paths = [path for series in (own, *below.values()) for path in series.paths]
@@ -131,7 +133,7 @@ def _series(image: Image, axis: str, method: str | None = None) -> _Series:
         If it has no such axis, or its levels are reduced along it.
     """
     where = place(image.group)
-    check_version(image.version)
+    written_version(image.metadata, image.group)
     name = image._axis_name(axis)
     number = image.axes.index(name)
     if image.multiscale.axes is None:

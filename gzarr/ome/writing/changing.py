@@ -17,7 +17,8 @@ from ..metadata.documents import to_attributes
 from ..metadata.model import ImageLabel, OmeMetadata
 from ..metadata.parse import parse
 from ..nodes import place
-from .arguments import Description, check_version, describe, label_colors, label_value, omero_of, shown
+from .arguments import Description, Written, describe, label_colors, label_value, omero_of, shown
+from .documents import object_in, root_of, with_root, written_version
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,19 +40,18 @@ def change(image: Image, changes: Changes, *, lock: bool) -> None:
     def changed(found: dict[str, Any]) -> dict[str, Any]:
         # Others may have changed it since this image was opened.
         metadata = parse(found, zarr_format=image.group.zarr_format)
-        check_version(metadata.version)
+        version = written_version(metadata, image.group)
         current = Image(image.group, metadata, image._number)
-        new = _changed(current, found, changes)
+        new = _changed(current, found, changes, version)
         _check(found, new, metadata)
         return new
 
     image.group.attrs.change(changed, lock=lock)
 
 
-def _changed(image: Image, found: dict[str, Any], changes: Changes) -> dict[str, Any]:
+def _changed(image: Image, found: dict[str, Any], changes: Changes, version: Written) -> dict[str, Any]:
     """Return the attributes of an image after some changes."""
-    top = image.version == "0.4"
-    root = dict(found if top else found["ome"])
+    root = root_of(found, version)
     images = list(root["multiscales"])
     images[image._number] = document = dict(images[image._number])
     root["multiscales"] = images
@@ -64,16 +64,10 @@ def _changed(image: Image, found: dict[str, Any], changes: Changes) -> dict[str,
     if changes.scale is not None or changes.translation is not None:
         _move(image, document, changes.scale, changes.translation)
     if changes.channels is not None:
-        root["omero"] = {**_object(root, "omero"), **_omero(image, changes.channels)}
+        root["omero"] = {**object_in(root, "omero"), **_omero(image, changes.channels)}
     if changes.colors is not None or changes.properties is not None:
-        root["image-label"] = _label(image, _object(root, "image-label"), changes)
-    return root if top else {**found, "ome": root}
-
-
-def _object(root: dict[str, Any], name: str) -> dict[str, Any]:
-    """Return the members of an object that are to stay; what is no object has none, and is replaced."""
-    found = root.get(name)
-    return dict(found) if isinstance(found, dict) else {}
+        root["image-label"] = _label(image, object_in(root, "image-label"), changes)
+    return with_root(found, root, version)
 
 
 def _check(before: dict[str, Any], after: dict[str, Any], metadata: OmeMetadata) -> None:

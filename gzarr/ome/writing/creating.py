@@ -13,10 +13,10 @@ from ...hierarchy.open import open_array, open_group
 from ...nodes.change import writable
 from ...stores.base import flushing
 from ...stores.keys import join_path, normalize_path
-from ..metadata.model import ImageLabel, OmeMetadata
-from ..metadata.parse import parse
-from .arguments import check_version, checked_attributes, label_colors
+from ..metadata.model import ImageLabel
+from .arguments import check_version, label_colors
 from .building import DEFAULT_BUDGET_BYTES
+from .documents import list_in, root_of, with_root
 from .existing import along, described_by, factors_of, has_image, image_of, lengths_in
 from .new_image import ImageArguments, NewImage, elements_of
 
@@ -65,9 +65,10 @@ def create(  # noqa: PLR0913
     store, path
         Store, and path of the image in it, as for :func:`gzarr.create_array`.
     data
-        Elements of level 0: NumPy or CuPy array, :class:`gzarr.Array` or a view of one, or any object with ``shape``,
-        ``dtype`` and ``data[box]`` (of zarr-python, dask, h5py, …), which is read box by box, in several threads. None:
-        an empty level 0 of some ``shape`` and ``dtype``; :func:`pyramid` adds the other levels when it is written.
+        Elements of level 0: NumPy or CuPy array, :class:`gzarr.Array` or a view of one, :class:`gzarr.ome.Image` (its
+        level 0) or a level of one, or any object with ``shape``, ``dtype`` and ``data[box]`` (of zarr-python, dask,
+        h5py, …), which is read box by box, in several threads. None: an empty level 0 of some ``shape`` and ``dtype``;
+        :func:`pyramid` adds the other levels when it is written.
     axes
         Names of the dimensions, such as ``"tczyx"``, or a list of names or of
         :class:`gzarr.ome.metadata.model.Axis`.
@@ -302,11 +303,12 @@ def _list(store: Any, path: str, name: str, version: Written, place: int | None,
     """Add a name to the list of labels of an image, in some place or at the end."""
 
     def listing(found: dict[str, Any]) -> dict[str, Any]:
-        listed = list(parse(found).labels or ())
+        root = root_of(found, version)
+        listed = list_in(root, "labels")
         if name in listed:
             return found
         listed.insert(len(listed) if place is None else place, name)
-        return {**found, **checked_attributes(OmeMetadata(version, labels=tuple(listed)), version)}
+        return with_root(found, {**root, "labels": listed}, version)
 
     open_group(store, path=path, mode="r+").attrs.change(listing, lock=lock)
 
@@ -321,12 +323,12 @@ def _unlist(store: Any, path: str, name: str, version: Written, *, lock: bool) -
 
     def shortened(found: dict[str, Any]) -> dict[str, Any]:
         nonlocal place
-        listed = parse(found).labels or ()
+        root = root_of(found, version)
+        listed = list_in(root, "labels")
         if name not in listed:
             return found
         place = listed.index(name)
-        others = tuple(other for other in listed if other != name)
-        return {**found, **checked_attributes(OmeMetadata(version, labels=others), version)}
+        return with_root(found, {**root, "labels": [other for other in listed if other != name]}, version)
 
     group.attrs.change(shortened, lock=lock)
     return place

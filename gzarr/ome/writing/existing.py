@@ -15,7 +15,8 @@ from ..levels import LevelGrid, grid_of
 from ..metadata.documents import MEMBERS
 from ..metadata.model import Axis, Identity, Scale, Translation
 from ..metadata.parse import parse
-from .arguments import Description, axes_of, check_version
+from .arguments import Description, axes_of
+from .documents import written_version
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -46,8 +47,7 @@ def image_of(group: Group) -> tuple[Multiscale, Written]:
         raise metadata.errors["multiscales"]
     if not metadata.multiscales:
         raise NodeTypeError(f"{group.name} in {group.store!r} is not an OME-Zarr image: it lacks 'multiscales'")
-    check_version(metadata.version)
-    return metadata.multiscales[0], "0.4" if metadata.version == "0.4" else "0.5"
+    return metadata.multiscales[0], written_version(metadata, group)
 
 
 def own_attributes(store: ReadableStore, path: str) -> dict[str, Any]:

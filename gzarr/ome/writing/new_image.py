@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...arrays.array import Array
+from ...arrays.not_arrays import refuse_mappings
 from ...arrays.view import ArrayView
 from ...codecs.choice import AUTO
+from ...documents.json import quote
 from ...dtypes.masks import refuse_masked
 from ...engines.cuda.devices import current
 from ...errors import ArgumentError
@@ -21,7 +24,7 @@ from ...stores.aliases import check_not_overwritten
 from ...stores.base import flushing
 from ...stores.keys import join_path, normalize_path
 from ...stores.resolve import as_store
-from ..image import Image
+from ..image import Image, Level
 from ..metadata.documents import to_attributes
 from ..metadata.model import Multiscale, OmeMetadata
 from ..metadata.parse import parse
@@ -184,6 +187,7 @@ class NewImage:
 
 def elements_of(data: Any, shape: Any, dtype: Any) -> tuple[Any, Shape, np.dtype[Any]]:
     """Return the source of level 0 (None if there is none), its shape and its type."""
+    data = array_given(data, "data=")
     if data is None:
         if shape is None or dtype is None:
             raise ArgumentError("an image needs data, or a shape and a dtype")
@@ -193,6 +197,7 @@ def elements_of(data: Any, shape: Any, dtype: Any) -> tuple[Any, Shape, np.dtype
     # An array of Zarr has no mask, and levels would be made of what lies under it.
     refuse_masked(data, "data")
     if not all(hasattr(data, name) for name in ("shape", "dtype", "__getitem__")):
+        refuse_mappings(data, "data=", objects=False)
         try:
             data = np.asarray(data)
         except ValueError as error:
@@ -202,6 +207,35 @@ def elements_of(data: Any, shape: Any, dtype: Any) -> tuple[Any, Shape, np.dtype
     except TypeError as error:
         raise ArgumentError(f"data has elements of type {data.dtype}, which NumPy does not have") from error
     return data, check_shape(tuple(data.shape)), own.newbyteorder("=")
+
+
+def array_given(data: Any, what: str) -> Any:
+    """Return what is given as elements, with its array in place of an image (of level 0) or of a level of one.
+
+    Parameters
+    ----------
+    data
+        Anything.
+    what
+        Beginning of the message.
+
+    Raises
+    ------
+    ArgumentError
+        If it is a path or a URL.
+    NodeNotFoundError, NodeTypeError, MetadataError, StoreError
+        If level 0 of an image cannot be opened.
+    """
+    if isinstance(data, Image):
+        return data.level(0)
+    if isinstance(data, Level):
+        return data.array
+    if isinstance(data, str | os.PathLike):
+        raise ArgumentError(
+            f"{what} must be elements, not a path or URL, {quote(str(data))}: open what is there with "
+            "gzarr.open_array, or gzarr.ome.open if it is an image, and pass that"
+        )
+    return data
 
 
 def device_of(source: Any) -> str:

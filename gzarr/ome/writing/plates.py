@@ -6,7 +6,7 @@ import bisect
 import contextlib
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ...documents.json import quote
 from ...errors import ArgumentError, GzarrError, NodeTypeError
@@ -22,6 +22,7 @@ from ..nodes import NEW_PLATE, parsed
 from ..plate import Plate
 from .arguments import check_version, checked_attributes
 from .creating import check_names
+from .documents import list_in, object_in, root_of, with_root, without, written_version
 from .existing import has_image
 from .new_image import ImageArguments, NewImage
 
@@ -36,7 +37,15 @@ if TYPE_CHECKING:
 
 _NAME = re.compile("[A-Za-z0-9]+")
 
-_Entry = TypeVar("_Entry", FieldEntry, WellEntry)
+#: Members of the entries of fields that gzarr knows.
+_OF_FIELD: Final = ("path", "acquisition")
+
+
+class _Removed(NamedTuple):
+    """An entry that was taken out of a list, and the place that it had."""
+
+    place: int
+    entry: dict[str, Any]
 
 
 def create_plate(  # noqa: PLR0913
@@ -163,8 +172,7 @@ def create_field(  # noqa: PLR0913
     plate = metadata.plate
     if plate is None:
         raise NodeTypeError(f"{group.name} in {group.store!r} is not an OME-Zarr plate: it lacks 'plate'")
-    check_version(metadata.version)
-    version: Written = "0.4" if metadata.version == "0.4" else "0.5"
+    version = written_version(metadata, group)
     for kind, name, names in (("row", row, plate.rows), ("column", str(column), plate.columns)):
         if name not in names:
             raise ArgumentError(f"the plate has no {kind} {quote(name)}; it has {', '.join(names)}")
@@ -215,81 +223,107 @@ def create_field(  # noqa: PLR0913
     planned = NewImage(target, data, ImageArguments(**{**arguments, **place}))
     with flushing(store, target):
         image = planned.write(claim_again if overwrite else claim)
-        lists.add(FieldEntry(image.group.basename, acquisition))
+        numbered = {} if acquisition is None else {"acquisition": acquisition}
+        lists.add({"path": image.group.basename, **numbered})
     return image
 
 
 class _Lists:
-    """The list of a well's fields, and that of a plate's wells: a field is in them while it is complete."""
+    """The list of a well's fields, and that of a plate's wells: a field is in them while it is complete.
+
+    Only these lists change in the documents, and in an entry that is written again only what gzarr knows.
+    """
 
     def __init__(self, plate: Group, store: Store, well: WellEntry, version: Written, *, lock: bool) -> None:
         self._plate, self._store, self._well = plate, store, well
         self._version: Written = version
         self._lock = lock
-        # Places of a field and of its well that were removed.
-        self._field_place: int | None = None
-        self._well_place: int | None = None
+        # What was removed: a field's entry and its place, the part of a well that then had none, and that well's entry.
+        self._field: _Removed | None = None
+        self._well_part: dict[str, Any] = {}
+        self._removed_well: _Removed | None = None
 
-    def add(self, field: FieldEntry) -> None:
-        """Add a field and its well, in the places that they had; new ones where their numbers belong, or at the end."""
+    def add(self, field: dict[str, Any]) -> None:
+        """Add the entry of a field, and its well, in the places that they had.
+
+        New ones get the places where their numbers belong, or come at the end.
+        """
         version, well = self._version, self._well
         count = 0
 
         def with_field(found: dict[str, Any]) -> dict[str, Any]:
             nonlocal count
-            listed = [f for f in _listed(parse(found)) if f.path != field.path]
-            place = self._field_place
-            listed.insert(_place_among(listed, field, _number) if place is None else place, field)
-            count = len(listed)
-            return {**found, **checked_attributes(OmeMetadata(version, well=WellMetadata(tuple(listed))), version)}
+            _listed(parse(found))
+            root = root_of(found, version)
+            part = {**_versioned(version), **self._well_part, **object_in(root, "well")}
+            old, others = _split(list_in(part, "images"), field["path"])
+            removed = self._field
+            if removed is not None:
+                place, old = removed.place, old or removed.entry
+            else:
+                place = _place_among([_path(entry) for entry in others], field["path"], _number)
+            others.insert(place, {**field, **{name: value for name, value in old.items() if name not in _OF_FIELD}})
+            count = len(others)
+            return with_root(found, {**root, "well": {**part, "images": others}}, version)
 
         def with_well(found: dict[str, Any]) -> dict[str, Any]:
-            metadata, plate = self._metadata(found)
-            wells = list(plate.wells)
-            if well.path not in [one.path for one in wells]:
-                place = self._well_place
-                wells.insert(_place_among(wells, well, _row_and_column) if place is None else place, well)
-            plate = replace(plate, wells=tuple(wells), field_count=max(plate.field_count or 0, count))
+            plate, part = self._parts(found)
+            wells = list_in(part, "wells")
+            paths = [_path(entry) for entry in wells]
+            if well.path not in paths:
+                if self._removed_well is not None:
+                    place, entry = self._removed_well
+                else:
+                    places = {one.path: (one.row, one.column) for one in (*plate.wells, well)}
+                    place = _place_among(paths, well.path, places.get)
+                    entry = {"path": well.path, "rowIndex": well.row, "columnIndex": well.column}
+                wells.insert(place, entry)
+            part = {**_versioned(version), **part, "wells": wells}
+            if (plate.field_count or 0) < count:
+                part["field_count"] = count
             others = {name: value for name, value in found.items() if name != NEW_PLATE}
-            return {**others, **checked_attributes(replace(metadata, plate=plate), version)}
+            return with_root(others, {**root_of(others, version), "plate": part}, version)
 
         path = join_path(self._plate.path, well.path)
         open_group(self._store, path=path, mode="r+").attrs.change(with_field, lock=self._lock)
         self._plate.attrs.change(with_well, lock=self._lock)
 
-    def remove(self, path: str) -> FieldEntry | None:
-        """Remove a field, and its well if that has no other one; return the field, or None if it is not listed.
+    def remove(self, path: str) -> dict[str, Any] | None:
+        """Remove a field, and its well if that has no other one; return the field's entry, None if it is not listed.
 
         If one of the two lists cannot be changed, both get the field back.
         """
         version, well = self._version, self._well
-        removed: FieldEntry | None = None
         if path not in [field.path for field in _fields(self._plate, well.path)]:
             return None
 
         def without_field(found: dict[str, Any]) -> dict[str, Any]:
-            nonlocal removed
-            listed = list(_listed(parse(found)))
-            places = [i for i, field in enumerate(listed) if field.path == path]
-            if not places:
+            self._field, self._well_part = None, {}
+            root = root_of(found, version)
+            part = object_in(root, "well")
+            images = list_in(part, "images")
+            entry, others = _split(images, path)
+            if not entry:
                 return found
-            self._field_place, removed = places[0], listed[places[0]]
-            others = tuple(field for field in listed if field.path != path)
+            self._field = _Removed(images.index(entry), entry)
             # By the specification, a well has at least one field, and a plate one well.
             if not others:
-                return _without(found, "well", version)
-            return {**found, **checked_attributes(OmeMetadata(version, well=WellMetadata(others)), version)}
+                self._well_part = part
+                return without(found, "well", version)
+            return with_root(found, {**root, "well": {**part, "images": others}}, version)
 
         def without_well(found: dict[str, Any]) -> dict[str, Any]:
-            metadata, plate = self._metadata(found)
-            paths = [one.path for one in plate.wells]
-            if well.path not in paths or _fields(self._plate, well.path):
+            self._removed_well = None
+            _, part = self._parts(found)
+            wells = list_in(part, "wells")
+            entry, others = _split(wells, well.path)
+            if not entry or _fields(self._plate, well.path):
                 return found
-            self._well_place = paths.index(well.path)
-            plate = replace(plate, wells=tuple(one for one in plate.wells if one.path != well.path))
-            if plate.wells:
-                return {**found, **checked_attributes(replace(metadata, plate=plate), version)}
-            return {**_without(found, "plate", version), **_waiting(plate)}
+            self._removed_well = _Removed(wells.index(entry), entry)
+            if others:
+                return with_root(found, {**root_of(found, version), "plate": {**part, "wells": others}}, version)
+            waiting = {name: value for name, value in part.items() if name != "wells"}
+            return {**without(found, "plate", version), NEW_PLATE: waiting}
 
         well_path = join_path(self._plate.path, well.path)
         listing = open_group(self._store, path=well_path, mode="r+").attrs
@@ -298,16 +332,17 @@ class _Lists:
             self._plate.attrs.change(without_well, lock=self._lock)
         except BaseException:
             with contextlib.suppress(GzarrError):
-                if removed is not None:
-                    self.add(removed)
+                if self._field is not None:
+                    self.add(self._field.entry)
             raise
-        return removed
+        return None if self._field is None else self._field.entry
 
-    def _metadata(self, found: Mapping[str, Any]) -> tuple[OmeMetadata, PlateMetadata]:
+    def _parts(self, found: Mapping[str, Any]) -> tuple[PlateMetadata, dict[str, Any]]:
+        """Return what attributes say of the plate, and its part of the document."""
         metadata = parsed(found, check_version(self._version))
         if metadata.plate is None:
             raise NodeTypeError(f"{self._plate.name} in {self._plate.store!r} is not an OME-Zarr plate any longer")
-        return metadata, metadata.plate
+        return metadata.plate, object_in(root_of(found, self._version), "plate") or object_in(found, NEW_PLATE)
 
 
 def _waiting(plate: PlateMetadata) -> dict[str, Any]:
@@ -317,13 +352,9 @@ def _waiting(plate: PlateMetadata) -> dict[str, Any]:
     return {NEW_PLATE: document}
 
 
-def _without(found: Mapping[str, Any], part: str, version: Written) -> dict[str, Any]:
-    """Return attributes without a part of the OME metadata; what is left of a version only is left out, too."""
-    if version == "0.4":
-        return {name: value for name, value in found.items() if name != part}
-    rest = {name: value for name, value in found["ome"].items() if name != part}
-    others = {name: value for name, value in found.items() if name != "ome"}
-    return others if set(rest) <= {"version"} else {**others, "ome": rest}
+def _versioned(version: Written) -> dict[str, Any]:
+    """Return the members that each part of the metadata has: its version, in 0.4."""
+    return {"version": version} if version == "0.4" else {}
 
 
 def _check_acquisition(acquisition: Any, plate: PlateMetadata, version: Written) -> None:
@@ -350,24 +381,32 @@ def _listed(well: OmeMetadata) -> tuple[FieldEntry, ...]:
     return () if well.well is None else well.well.images
 
 
-def _place_among(listed: Sequence[_Entry], new: _Entry, number: Callable[[_Entry], Any]) -> int:
-    """Return where a new entry belongs in a list that is in order, so that each attempt gives the same list.
+def _path(entry: Any) -> str:
+    """Return the path of an entry in a document; an empty one if it has none."""
+    path = entry.get("path") if isinstance(entry, dict) else None
+    return path if isinstance(path, str) else ""
 
-    Of any other list, and where an entry has no number, it is the end.
+
+def _split(entries: list[Any], path: str) -> tuple[dict[str, Any], list[Any]]:
+    """Return the entry of a path, which is empty if there is none, and all others."""
+    others = [entry for entry in entries if _path(entry) != path]
+    return next((entry for entry in entries if _path(entry) == path), {}), others
+
+
+def _place_among(listed: Sequence[str], new: str, number: Callable[[str], Any]) -> int:
+    """Return where a new path belongs in a list that is in order, so that each attempt gives the same list.
+
+    Of any other list, and where a path has no number, it is the end.
     """
-    before, own = [number(entry) for entry in listed], number(new)
+    before, own = [number(path) for path in listed], number(new)
     if own is None or None in before or before != sorted(before):
         return len(listed)
     return bisect.bisect(before, own)
 
 
-def _number(field: FieldEntry) -> int | None:
+def _number(field: str) -> int | None:
     """Return the number that is a field's name; None for another name."""
-    return int(field.path) if field.path.isascii() and field.path.isdecimal() else None
-
-
-def _row_and_column(well: WellEntry) -> tuple[int, int]:
-    return well.row, well.column
+    return int(field) if field.isascii() and field.isdecimal() else None
 
 
 def _free(taken: Collection[str]) -> str:

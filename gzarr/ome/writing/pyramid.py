@@ -25,6 +25,7 @@ from ..metadata.model import Multiscale, OmeMetadata
 from ..metadata.parse import parse
 from .arguments import checked_attributes, describe
 from .building import DEFAULT_BUDGET_BYTES
+from .documents import list_in, root_of, with_root
 from .downsample import check_method
 from .existing import described_by, factors_of, image_of, lengths_in
 from .new_levels import LevelLayout, LevelWork, dataset, new_level, samples
@@ -273,23 +274,24 @@ class Pyramid:
             ),
         )
         attributes = checked_attributes(OmeMetadata(version, (image,)), version)
-        found = attributes if version == "0.4" else attributes["ome"]
+        found = root_of(attributes, version)
         _name_dimensions(first, description.names)
         self._document["type"] = self.method
         self._document["metadata"] = {"method": "gzarr.ome.pyramid"}
-        self._write(found["multiscales"][0]["datasets"])
+        own, *others = found["multiscales"][0]["datasets"]
+        self._write([{**self._document["datasets"][0], **own}, *others])
 
     def _write(self, datasets: list[Any]) -> None:
         """Write the description of the image with some levels; all that it has besides stays as it is."""
         self._document = document = {**self._document, "datasets": datasets}
 
-        def described(found: dict[str, Any]) -> dict[str, Any]:
-            return {**found, "multiscales": [document, *found.get("multiscales", [])[1:]]}
+        version = _version(self.group)
 
-        if _version(self.group) == "0.4":
-            self.group.attrs.change(described)
-        else:
-            self.group.attrs.change(lambda found: {**found, "ome": described(found.get("ome", {"version": "0.5"}))})
+        def described(found: dict[str, Any]) -> dict[str, Any]:
+            root = root_of(found, version)
+            return with_root(found, {**root, "multiscales": [document, *list_in(root, "multiscales")[1:]]}, version)
+
+        self.group.attrs.change(described)
 
 
 def _version(group: Group) -> Written:
@@ -346,7 +348,7 @@ def _new_document(array: Array, group: Group, described: DescribedAxes) -> tuple
         (dataset(name, description.spacing, description.origin, (1,) * array.ndim, (0,) * array.ndim),),
     )
     attributes = checked_attributes(OmeMetadata(version, (image,)), version)
-    return dict((attributes if version == "0.4" else attributes["ome"])["multiscales"][0]), description
+    return dict(root_of(attributes, version)["multiscales"][0]), description
 
 
 def _old_document(group: Group) -> tuple[Multiscale, dict[str, Any], bool]:
@@ -354,7 +356,7 @@ def _old_document(group: Group) -> tuple[Multiscale, dict[str, Any], bool]:
     image, version = image_of(group)
     if version != _version(group):
         raise ArgumentError(f"{group.name}: an image of version {version} in Zarr format {group.zarr_format!r}")
-    part: Any = group.attrs if version == "0.4" else group.attrs["ome"]
+    part = root_of(group.attrs, version)
     return image, dict(part["multiscales"][0]), "image-label" in part
 
 
