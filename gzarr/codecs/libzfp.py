@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from . import shared_objects
 from .buffers import Bytes, empty
 
 if TYPE_CHECKING:
@@ -92,14 +93,8 @@ def _candidates() -> Iterator[str]:
 def library() -> ctypes.CDLL | None:
     """Return the library, or None if none with all required functions is installed."""
     for path in _candidates():
-        try:
-            found = ctypes.CDLL(path)
-            for name, (result, arguments) in _SIGNATURES.items():
-                function = getattr(found, name)
-                function.restype, function.argtypes = result, arguments
-        except (OSError, AttributeError):
-            continue
-        return found
+        with contextlib.suppress(OSError, AttributeError):
+            return shared_objects.load(path, _SIGNATURES)
     return None
 
 

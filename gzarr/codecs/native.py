@@ -1,13 +1,14 @@
 """Blosc and Zstandard by symbol, from the libraries inside numcodecs' extension modules; GDeflate from nvCOMP.
 
 The functions called here respect the output's capacity, start no threads and keep no global state, so they may be
-called from any thread and after ``fork``. Where an extension does not export them (Windows), callers use numcodecs'
-Python functions instead.
+called from any thread and after ``fork``. Where an extension does not export them (Windows), or cannot be kept apart
+from another library that has them (``shared_objects.py``), callers use numcodecs' Python functions instead.
 """
 
 from __future__ import annotations
 
 import ctypes
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,10 +16,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..reasons import reason_of
+from . import shared_objects
 from .buffers import Bytes, empty
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
+
+    from .shared_objects import Signatures
 
 _SIZE = ctypes.c_size_t
 _DESTINATION_TOO_SMALL = 70
@@ -26,17 +30,13 @@ _DESTINATION_TOO_SMALL = 70
 _GDEFLATE_HEADER_BYTES = 8192
 
 
-def _load(module: str, signatures: Mapping[str, tuple[Any, list[Any]]]) -> ctypes.CDLL | None:
+def _load(module: str, signatures: Signatures) -> ctypes.CDLL | None:
     import importlib
 
     try:
-        library = ctypes.CDLL(importlib.import_module(module).__file__ or "")
-        for name, (result, arguments) in signatures.items():
-            function = getattr(library, name)
-            function.restype, function.argtypes = result, arguments
+        return shared_objects.load(importlib.import_module(module).__file__ or "", signatures)
     except (OSError, AttributeError):
         return None
-    return library
 
 
 @cache
@@ -162,19 +162,13 @@ def _nvcomp_cpu() -> ctypes.CDLL | None:
     except ModuleNotFoundError:
         return None
     p = ctypes.c_void_p
-    signatures: dict[str, tuple[Any, list[Any]]] = {
+    signatures: Signatures = {
         "libdeflate_alloc_gdeflate_decompressor": (p, []),
         "libdeflate_free_gdeflate_decompressor": (None, [p]),
         "libdeflate_gdeflate_decompress": (ctypes.c_int, [p, p, _SIZE, p, _SIZE, p]),
     }
     folders = [] if spec is None else list(spec.submodule_search_locations or ())
     for path in sorted(path for folder in folders for path in Path(folder).glob("lib*/libnvcomp_cpu.so.*")):
-        try:
-            library = ctypes.CDLL(str(path))
-            for name, (result, arguments) in signatures.items():
-                function = getattr(library, name)
-                function.restype, function.argtypes = result, arguments
-        except (OSError, AttributeError):
-            continue
-        return library
+        with suppress(OSError, AttributeError):
+            return shared_objects.load(str(path), signatures)
     return None
