@@ -15,7 +15,7 @@ from ..errors import ArgumentError, DeviceError
 from ..metadata.parts import MAX_NDIM
 from ..reasons import reason_of
 from .mixed_values import may_be_rounded, times_of, whole_numbers
-from .not_arrays import refuse_mappings
+from .not_arrays import refuse_mappings, refuse_without_elements
 from .objects import ObjectType, as_objects, checked, object_type_of
 from .tensors import exported_tensor, is_tensor, tensor_on_host
 
@@ -191,11 +191,52 @@ def as_data(
     found = getattr(value, "dtype", None)
     if (
         isinstance(found, np.dtype)
-        and hasattr(value, "shape")
+        and getattr(value, "shape", None) is not None
         and (isinstance(value, np.ndarray) or not found.hasobject)
     ):
         return value
     return value if type_on_device(value) is not None else on_host(value, dtype, node, ndim)
+
+
+def with_type(data: Any, node: str) -> tuple[Any, np.dtype[Any]]:
+    """Return data of :func:`as_data`, and the dtype of its elements, which need not be the one that it states.
+
+    Variables of netCDF4 state the dtype of packed numbers, and proxies of nibabel that of numbers to be scaled. A
+    part without elements tells what they give; where it does not, the data are returned in memory.
+
+    Parameters
+    ----------
+    data
+        The data.
+    node
+        Path of the array, for messages.
+
+    Raises
+    ------
+    ArgumentError
+        If the data have to be read, and cannot be.
+    """
+    found = type_on_device(data)
+    if found is not None:
+        return data, found
+    if _states_its_type(data):
+        return data, data.dtype
+    part: Any = None
+    with contextlib.suppress(Exception):
+        part = data[:0]
+        if not isinstance(part, np.ndarray) and hasattr(part, "__array__"):
+            part = np.asarray(part)
+    if isinstance(part, np.ndarray):
+        alike = part.dtype == data.dtype or part.dtype.kind in "biufcmM"
+        # How long text is, elements tell; and rows of characters may become text of one dimension less.
+        if alike and part.ndim == len(data.shape):
+            return data, part.dtype
+    elif not hasattr(data, "__array__"):
+        # Sparse matrices, for example, are refused where their elements are needed.
+        return data, data.dtype
+    stated, data = data.dtype, _taken(data, None, node, None)
+    # NumPy has one masked constant, for elements of any dtype.
+    return data, stated if data is np.ma.masked else data.dtype
 
 
 def exported(value: Any, memory: DeviceResults, node: str) -> Any:
@@ -249,7 +290,7 @@ def filled(value: Any, dtype: np.dtype[Any], fill: Any, node: str, object_type: 
         If ``dtype`` cannot hold an element that is not masked, or if only some fields of a record are masked.
     """
     if not isinstance(value, np.ma.MaskedArray):
-        if type_on_device(value) is not None or not hasattr(value, "__array__"):
+        if type_on_device(value) is not None or not (hasattr(value, "__array__") or _is_indexed(value)):
             return value
         value = _taken(value, dtype, node, None)
     if not has_masked(value):
@@ -274,6 +315,14 @@ def _taken(value: Any, dtype: np.dtype[Any] | None, node: str, ndim: int | None)
             return tensor_on_host(value)
         if hasattr(value, "__cuda_array_interface__") and hasattr(value, "get"):
             return np.asarray(value.get())
+        if hasattr(value, "shape"):
+            refuse_without_elements(value, node)
+            if _is_indexed(value):
+                # For some, as for netCDF4, only indexing keeps masks; and some have no other conversion.
+                with contextlib.suppress(Exception):
+                    found = value[...]
+                    if isinstance(found, np.ndarray):
+                        return found
         if hasattr(value, "__array__"):
             if hasattr(value, "__dask_graph__") and hasattr(value, "compute"):
                 # Its own conversion drops masks. (xarray makes NaN of masked elements itself.)
@@ -302,6 +351,23 @@ def _taken(value: Any, dtype: np.dtype[Any] | None, node: str, ndim: int | None)
         raise ArgumentError(
             f"{node}: a value of type {type(value).__name__} is not {wanted}: {reason_of(error)}"
         ) from error
+
+
+def _is_indexed(value: Any) -> bool:
+    """Return whether a value is an array that is read by indexing it, like those in files of HDF5."""
+    return (
+        hasattr(value, "shape")
+        and hasattr(value, "dtype")
+        and hasattr(value, "__getitem__")
+        and not _states_its_type(value)
+    )
+
+
+def _states_its_type(value: Any) -> bool:
+    """Return whether a value is an array whose dtype is that of its elements: it computes, or exports its memory."""
+    return (
+        isinstance(value, np.ndarray | np.generic) or hasattr(value, "__array_ufunc__") or hasattr(value, "__dlpack__")
+    )
 
 
 def _guided(value: Any, dtype: np.dtype[Any], node: str) -> npt.NDArray[Any]:

@@ -1,4 +1,4 @@
-"""Values that are no arrays, but of which NumPy makes some without what they hold: groups, mappings, and tables."""
+"""Values that are no arrays, but of which NumPy makes some without what they hold: groups, images, mappings, tables."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PROTOCOLS: Final = ("__array__", "__dlpack__", "__array_interface__")
 
 
 def refuse_mappings(value: object, node: str, *, objects: bool) -> None:
-    """Refuse groups and other mappings, also in lists: NumPy would take the names in them for elements.
+    """Refuse groups and other mappings, also in lists: NumPy would take the names in them for elements. And images.
 
     Parameters
     ----------
@@ -27,12 +27,12 @@ def refuse_mappings(value: object, node: str, *, objects: bool) -> None:
         Beginning of the message.
     objects
         Whether elements are Python objects or records, which mappings may be taken for, or are refused with more to
-        say; groups are none.
+        say; groups and images are none.
 
     Raises
     ------
     ArgumentError
-        If it is a mapping, or has one in it.
+        If it is a mapping or an image, or has one in it.
     """
     for kind in _types_in(value):
         if any(hasattr(kind, name) for name in _PROTOCOLS):
@@ -43,11 +43,31 @@ def refuse_mappings(value: object, node: str, *, objects: bool) -> None:
                 f"{node}: a {kind.__name__} is no array; to copy a group with everything below it, use "
                 "gzarr.copy(group, store, dest_path=...)"
             )
+        # Images of gzarr.ome, which stands above.
+        if hasattr(kind, "levels") and hasattr(kind, "level"):
+            raise ArgumentError(
+                f"{node}: an {kind.__name__} is no array; pass the array of one of its levels, such as image.level(0)"
+            )
         if objects or not issubclass(kind, Mapping):
             continue
         raise ArgumentError(
             f"{node}: a value of type {kind.__name__} is a mapping, not an array; to store what is in it, each "
             "as an array of a group, use gzarr.save(store, named=...)"
+        )
+
+
+def refuse_without_elements(value: Any, node: str) -> None:
+    """Refuse what has a type of elements, but not the elements of an array: null dataspaces and sparse matrices."""
+    kind = type(value).__name__
+    if getattr(value, "shape", ()) is None:
+        raise ArgumentError(
+            f"{node}: a value of type {kind} without a shape (a null dataspace of HDF5) has no elements; leave it out, "
+            "or create an array of a shape"
+        )
+    if hasattr(value, "nnz") and not hasattr(value, "__array__"):
+        raise ArgumentError(
+            f"{node}: a {kind} is sparse, and no array; pass what its toarray() or to_dense() gives, or store it with "
+            "gzarr.sparse.create"
         )
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from ..arrays.array import Array
-from ..arrays.elements import all_of, as_data, type_on_device
+from ..arrays.elements import all_of, as_data, with_type
 from ..arrays.not_arrays import refuse_tables
 from ..arrays.objects import TEXTS, object_codec
 from ..arrays.view import ArrayView
@@ -239,15 +239,14 @@ def arguments_of_data(
     given = data
     data = as_data(data, wanted, "data", None if shape is None else len(check_shape(shape)), fill_masked=fill_masked)
     refuse_tables(given, data, "data")
-    if shape is not None and check_shape(shape) != tuple(data.shape):
-        raise ArgumentError(f"shape {quote(shape)} differs from the shape of the data, {tuple(data.shape)}")
     if dtype is None:
-        on_device = type_on_device(data)
-        dtype = data.dtype if on_device is None else on_device
+        data, dtype = with_type(data, "data")
         if dtype.hasobject and dtype.fields is None:
             kinds = {type(item) for item in data.flat}
             if kinds <= {str} or kinds <= {bytes}:
                 dtype = bytes if bytes in kinds else str
+    if shape is not None and check_shape(shape) != tuple(data.shape):
+        raise ArgumentError(f"shape {quote(shape)} differs from the shape of the data, {tuple(data.shape)}")
     return data, tuple(data.shape), cast("ArrayArguments", {**arguments, "dtype": dtype})
 
 

@@ -257,6 +257,9 @@ def _plain(value: Any, where: str, depth: int, *, finite: bool) -> Any:
         raise ArgumentError(f"{where[:200]}: nested more than {MAX_DEPTH - 1} deep")
     if isinstance(value, np.ndarray):
         value = unmasked(value, where)
+        if value.dtype.kind in "OT":
+            # Text in files of HDF5, for example. What is in it may be anything, NumPy's numbers too.
+            return _plain(value.tolist(), where, depth + 1, finite=finite)
     if isinstance(value, np.generic | np.ndarray) and value.dtype.kind in "biufUS":
         # Bytes are refused below, like Python's own.
         value = value.tolist()

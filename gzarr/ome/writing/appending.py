@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from ...arrays.elements import as_data
+from ...arrays.elements import as_data, on_host
 from ...documents.json import quote
 from ...errors import ArgumentError, GzarrError
 from ...hierarchy.open import open_array
@@ -197,7 +197,8 @@ def _block(frames: Any, first: Array, series: _Series, axis: str) -> Any:
         return data.reshape(shape)
     # As writing to the array would convert and check them.
     held = _in_memory(shape, first)
-    held[...] = data.reshape(shape) if hasattr(data, "reshape") else np.asarray(data).reshape(shape)
+    whole = data if hasattr(data, "reshape") else on_host(data, first.dtype, first.name, first.ndim)
+    held[...] = whole.reshape(shape)
     return held[...]
 
 

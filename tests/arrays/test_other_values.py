@@ -1,0 +1,60 @@
+"""Images of gzarr.ome and sparse matrices, given where arrays are expected: an error says what to pass instead."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+import gzarr
+import gzarr.ome
+import gzarr.sparse
+from gzarr.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+DATA = np.arange(64, dtype="u2").reshape(8, 8)
+
+
+WAYS: dict[str, Callable[[Any], Any]] = {
+    "array": gzarr.array,
+    "with dtype": lambda value: gzarr.create_array({}, data=value, dtype="u2"),
+    "with dtype=str": lambda value: gzarr.create_array({}, data=value, dtype=str),
+    "in a group": lambda value: gzarr.create_group({}).__setitem__("x", value),
+    "save": lambda value: gzarr.save({}, value),
+    "save by name": lambda value: gzarr.save({}, a=value, b=DATA),
+    "assignment": lambda value: gzarr.zeros((8, 8), dtype="u2").__setitem__(..., value),
+    "append": lambda value: gzarr.zeros((0, 8), dtype="u2").append(value),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_an_image_is_no_array(way: str) -> None:
+    image = gzarr.ome.create({}, DATA, axes="yx")
+    with pytest.raises(ArgumentError, match=r"an Image is no array; .* image\.level\(0\)"):
+        WAYS[way](image)
+    with pytest.raises(ArgumentError, match=r"an Image is no array"):
+        WAYS[way]([image, image])
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_sparse_matrix_is_no_array(way: str) -> None:
+    theirs = scipy.sparse.csr_array(DATA)
+    for value in (theirs, scipy.sparse.csr_matrix(DATA), gzarr.sparse.create({}, theirs)):
+        with pytest.raises(ArgumentError, match=r"is sparse, and no array; .* toarray\(\) or to_dense\(\)"):
+            WAYS[way](value)
+
+
+def test_what_the_message_says_works() -> None:
+    image = gzarr.ome.create({}, DATA, axes="yx")
+    np.testing.assert_array_equal(gzarr.array(image.level(0))[...], DATA)
+    theirs = scipy.sparse.csr_array(DATA)
+    ours = gzarr.sparse.create({}, theirs)
+    for dense in (theirs.toarray(), ours.to_dense()):
+        np.testing.assert_array_equal(gzarr.array(dense)[...], DATA)
+    for value in (image, theirs, ours):
+        like = gzarr.zeros_like(value)
+        assert (like.shape, like.dtype) == (DATA.shape, DATA.dtype)
