@@ -2,8 +2,9 @@
 
 They are sent where nothing but a URL and a byte range makes a request: to web servers without headers of their own, and
 to S3 and Azure by signed URLs, which obstore makes. An answer that brings what was asked for is used, and so is one
-that says for good why there is none. All else is asked for again by obstore, which knows what it means and how long to
-go on. Where plain requests fail and obstore's succeed, none are sent for a minute.
+that says for good why there is none. An answer that obstore would mistake for a whole value is an error: obstore takes
+what comes with any status that means success. All else is asked for again by obstore, which knows what it means and how
+long to go on. Where plain requests fail and obstore's succeed, none are sent for a minute.
 
 Some answers of web servers are of use here alone: those in chunks (``Transfer-Encoding: chunked``), whose length nobody
 knows before the end, those with a content encoding, and parts of values whose size is not told.
@@ -32,6 +33,7 @@ from .base import Answer
 from .content_encodings import content_encodings, decoded, encoded, without_length
 from .curl_transfers import Failed, Get, Response
 from .object_errors import Failure, Kind, failure_of_answer
+from .remote_answers import OtherBytesError, few_times, not_whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -47,6 +49,8 @@ _RANGE: Final = re.compile(rb"bytes (\d{1,18})-(\d{1,18})/(\d{1,18}|\*)", re.IGN
 _INITIALS: Final = frozenset((b"c", b"C", b"e", b"E", b"l", b"L", b"t", b"T", b"x", b"X", b"H"))
 _ANY: Final = ("Accept: */*",)
 _STATUSES: Final = frozenset(HTTPStatus)
+#: Answers that bring a whole value; the second, by way of a proxy.
+_WHOLE: Final = frozenset((200, 203))
 #: Answers that some servers give to all plain requests, or to signed URLs.
 _REFUSALS: Final = frozenset((400, 401, 403))
 
@@ -186,7 +190,7 @@ class Gets:
         elif 200 <= response.status < 300:
             try:
                 answer = _answer_in(response, request, self._store)
-            except ShortAnswerError as error:
+            except (ShortAnswerError, OtherBytesError) as error:
                 failure = Failure(Kind.TEMPORARY, None, str(error))
             else:
                 if answer is not None:
@@ -362,7 +366,7 @@ def answer_one(store: Behind, plain: PlainUrls, request: Request, first: FailedR
             return None
         raise _RefusedError(failure)
 
-    answer = attempts.send(send, _failure_of, store.timeout, first, store.connections())
+    answer = attempts.send(send, few_times(_failure_of), store.timeout, first, store.connections())
     if answer is not None:
         plain.succeeded()
         store._seen = True
@@ -378,7 +382,7 @@ def _answer_in(response: Response, request: Request, store: Behind) -> Answer | 
 
     Raises
     ------
-    ShortAnswerError
+    ShortAnswerError, OtherBytesError
         If it is worth another attempt.
     StoreError
         If the value is not as it should be.
@@ -386,8 +390,13 @@ def _answer_in(response: Response, request: Request, store: Behind) -> Answer | 
     wanted = request.byte_range
     whole = not wanted.offset and wanted.length is None
     headers = _parsed(response.lines)
-    if response.status != (200 if whole else 206):
-        return None
+    if not whole:
+        if response.status != 206:
+            return None
+    elif response.status not in _WHOLE:
+        if response.status not in _STATUSES:
+            return None
+        _check_whole(response, headers, request, store)
     encoding = headers.get(b"content-encoding")
     if encoding is not None and not store._undoes_encodings:
         return None
@@ -422,6 +431,17 @@ def _answer_in(response: Response, request: Request, store: Behind) -> Answer | 
         body = decoded(response.body, encodings, request, store)
         size = len(body)
     return store._checked(request, _meta(headers, size), _Received(begin, body))
+
+
+def _check_whole(response: Response, headers: Mapping[bytes, bytes], request: Request, store: Behind) -> None:
+    """Raise :class:`StoreError` unless an answer is a part of a value that is all of it."""
+    stated = headers.get(b"content-range", b"")
+    found = _RANGE.fullmatch(stated)
+    if response.status == 206 and found is not None and found[3] != b"*":
+        nbytes = len(response.body)
+        if [int(number) for number in found.groups()] == [0, nbytes - 1, nbytes]:
+            return
+    raise not_whole(store, request.key, response.status, "" if found is None else stated.decode("ascii"))
 
 
 def _failure_in(response: Response, url: str, plain: PlainUrls) -> Failure | None:

@@ -26,6 +26,7 @@ from .locations import location_of
 from .object_errors import Kind, failure_of, is_unreadable
 from .plain_gets import Gets
 from .plain_urls import PlainUrls
+from .remote_answers import OtherBytesError, few_times, other_range
 from .whole_values import RequestedValues, WholeValues
 
 if TYPE_CHECKING:
@@ -233,7 +234,7 @@ class RemoteStore(RequestedValues, WholeValues):
 
         return attempts.send(
             lambda: request(obstore_module.module(), store()),
-            partial(failure_of, url=self.url, listing=listing),
+            few_times(partial(failure_of, url=self.url, listing=listing)),
             self.timeout,
             first,
             self.connections(),
@@ -360,10 +361,14 @@ class RemoteStore(RequestedValues, WholeValues):
                 raise self._too_short(request.key, found.size, wanted)
             version = found.version if request.version is None else request.version
             try:
-                return self._get(replace(request, byte_range=ByteRange(begin, -wanted.offset), version=version))
+                answer = self._get(replace(request, byte_range=ByteRange(begin, -wanted.offset), version=version))
             except ValueReplacedError:
                 if request.version is not None:
                     raise
+            else:
+                # Where values have no version, another size tells that one was replaced.
+                if answer.size in (None, found.size):
+                    return answer
         raise StoreError(f"{self!r}: {request.key!r} is replaced again and again during the read", key=request.key)
 
     def _answer_of(self, request: Request, failed: FailedRequest) -> Answer:
@@ -411,11 +416,11 @@ class RemoteStore(RequestedValues, WholeValues):
         if result is None:
             return Answer(b"", version, size=size)
         if tuple(result.range) != (start, stop):
-            raise ShortAnswerError(f"the server sent bytes {tuple(result.range)} instead of {(start, stop)}")
+            raise OtherBytesError(other_range(result.range, (start, stop)))
         value = result.bytes()
         nbytes = len(value)
         if nbytes != stop - start:
-            raise ShortAnswerError(f"the server sent {nbytes} bytes instead of {stop - start}")
+            raise OtherBytesError(f"the server sent {nbytes} bytes instead of {stop - start}")
         traffic.count(bytes_read=nbytes)
         return Answer(value, version, size=size, token=(meta.get("e_tag"), meta.get("version")))
 
