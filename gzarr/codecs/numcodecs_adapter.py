@@ -35,7 +35,7 @@ from ..installing import COMMANDS
 from ..reasons import reason_of
 from . import object_codecs
 from .arithmetic import adds_integers, compiled_filter, filter_step, filter_types
-from .buffers import ceiling, checked, compressed, flat, need_array, need_bytes
+from .buffers import Bytes, ceiling, checked, compressed, empty, flat, need_array, need_bytes
 from .casting import holds
 from .codec import (
     ArrayRepresentation,
@@ -48,6 +48,7 @@ from .codec import (
     Representation,
     convert,
 )
+from .image_headers import checked_image
 from .numcodecs_parameters import PARAMETERS, passed_on
 
 if TYPE_CHECKING:
@@ -78,6 +79,16 @@ _OF_BYTES = frozenset(
     for name in (
         *("blosc", "blosc2", "brotli", "bz2", "deflate", "lz4", "lz4f", "lz4h5", "lzf", "lzfse", "lzham", "lzma"),
         *("lzw", "pglz", "snappy", "zlib", "zlibng", "zopfli", "zstd"),
+    )
+)
+#: Codecs of imagecodecs that take a buffer of any size, and fail or fill it if it is too small. The others make what
+#: their parameters say, or at most some times the encoded bytes; pglz needs the exact size.
+_INTO_A_BUFFER = (_OF_BYTES - {_IMAGECODECS + "pglz"}) | frozenset(
+    _IMAGECODECS + name
+    for name in (
+        *("aec", "apng", "avif", "bmp", "gif", "heif", "htj2k", "jpeg", "jpeg2k", "jpegls", "jpegxl", "jpegxr"),
+        *("jpegxs", "lerc", "ljpeg", "lzo", "packbits", "pcodec", "png", "qoi", "rcomp", "sperr", "spng", "sz3"),
+        *("tiff", "ultrahdr", "webp", "zfp"),
     )
 )
 _COMMANDS = {"msgpack2": COMMANDS["msgpack"], "crc32c": COMMANDS["google-crc32c"]}
@@ -160,10 +171,10 @@ class NumcodecsCodec(Codec):
             return np.dtype(self.configuration.get("astype") or "u1")
         return self._dtype("encode_dtype", "dtype") if self.id == "astype" else self._dtype("astype", "dtype")
 
-    def _call(self, name: str, data: Any) -> Any:
+    def _call(self, name: str, *data: Any) -> Any:
         try:
             with np.errstate(all="ignore"):
-                return getattr(self.make(), name)(data)
+                return getattr(self.make(), name)(*data)
         except Exception as error:
             raise ValueError(f"{self.label}: {reason_of(error)}") from error
 
@@ -237,8 +248,22 @@ class NumcodecsBytesToBytes(NumcodecsCodec):
             raise ValueError(f"{self.label}: got {data.size} bytes to decode, expected {expected}")
         if self.id in _CHECKSUMS and data.size < 4:
             raise ValueError(f"{self.label}: {data.size} bytes are too few to hold a checksum")
-        output = self._call("decode", data)
-        return checked(flat(output), representation, self.label)
+        if self.id in _INTO_A_BUFFER:
+            return checked(self._decode_into_a_buffer(data, ceiling(representation)), representation, self.label)
+        return checked(flat(self._call("decode", data)), representation, self.label)
+
+    def _decode_into_a_buffer(self, data: Bytes, limit: int) -> Bytes:
+        try:
+            all_images = self.configuration.get("index", 0) is None
+            image = checked_image(self.id, data, limit, all_images=all_images)
+            # Some decoders stop at the end of the buffer, without an error: one byte more tells.
+            output = flat(self._call("decode", image, empty(limit + 1, self.label).data))
+        except Exception as error:
+            reason = reason_of(error).removeprefix(f"{self.label}: ")
+            raise ValueError(f"{self.label}: cannot be decoded to at most {limit} bytes: {reason}") from error
+        if output.size > limit:
+            raise ValueError(f"{self.label}: decoded to more than the expected {limit} bytes")
+        return output
 
     def encode(self, decoded: Any, representation: Representation) -> Any:
         """Return the bytes after the filter."""
@@ -375,7 +400,7 @@ class NumcodecsArrayToBytes(NumcodecsCodec):
         count = math.prod(array.shape)
         try:
             if self.id in object_codecs.DECODERS:
-                output = object_codecs.DECODERS[self.id](data.tobytes(), count, self.configuration)
+                output = object_codecs.DECODERS[self.id](data.tobytes(), array, self.configuration)
             else:
                 if self.id.startswith("vlen-"):
                     object_codecs.check_count(data.tobytes(), count)
@@ -393,18 +418,23 @@ class NumcodecsArrayToBytes(NumcodecsCodec):
         array = np.ascontiguousarray(decoded).reshape(need_array(representation, self.label).shape)
         # The codec would take the element of an array without dimensions for its list of elements.
         encoded = self._call("encode", array.reshape(1) if self.id == "msgpack2" and not array.ndim else array)
+        if check := object_codecs.CHECKS.get(self.id):
+            try:
+                check(encoded, array.size)
+            except ValueError as error:
+                raise ValueError(f"{self.label}: {error}") from None
         return encoded if isinstance(encoded, bytes) else flat(encoded)
 
-    def _call(self, name: str, data: Any) -> Any:
+    def _call(self, name: str, *data: Any) -> Any:
         rows = np.dtype(self.configuration["dtype"]) if self.id == "vlen-array" else None
         if rows is None or rows.kind not in "mM":
-            return super()._call(name, data)
+            return super()._call(name, *data)
         # Dates and durations have no buffer, which numcodecs takes from version 0.16 on.
         numbers = np.dtype("i8").newbyteorder(rows.byteorder)
         codec = replace(self, configuration={**self.configuration, "dtype": numbers.str})
         if name == "encode":
-            return codec._call(name, _viewed(data, rows, numbers))
-        return _viewed(codec._call(name, data), numbers, rows)
+            return codec._call(name, _viewed(data[0], rows, numbers))
+        return _viewed(codec._call(name, *data), numbers, rows)
 
 
 def _viewed(rows: Any, before: np.dtype[Any], after: np.dtype[Any]) -> npt.NDArray[Any]:
