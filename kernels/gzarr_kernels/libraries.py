@@ -17,6 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from . import shared_objects
 from .operations import OPERATIONS, OTHERS, PARTS
 
 if TYPE_CHECKING:
@@ -43,6 +44,8 @@ DECODERS: Final = _symbols([*(group for row in OPERATIONS.values() for group in 
 ENCODERS: Final = _symbols(
     [*(group for row in OPERATIONS.values() for group in row.encoder or ()), *PARTS.values()],
 )
+#: All their symbols.
+_C_NAMES: Final = frozenset(symbol for symbol, _libraries in (DECODERS | ENCODERS).values())
 
 #: Name of each function of the operating system in jitted code → its symbol.
 SYSTEM: Final[dict[str, str]] = {
@@ -76,7 +79,7 @@ def _find(symbol: str, libraries: tuple[Library, ...]) -> tuple[int, str] | None
     for library in libraries:
         for path in _files(library):
             try:
-                handle = _handles.get(path) or ctypes.CDLL(str(path))
+                handle = _handles.get(path) or shared_objects.load(str(path), _C_NAMES)
                 function = getattr(handle, symbol)
             except (OSError, AttributeError):
                 continue
