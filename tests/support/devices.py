@@ -213,7 +213,9 @@ def _threads() -> str:
         for ident, frame in sys._current_frames().items()
         if names.get(ident, "").startswith("gzarr")
     ]
-    held = Counter(type(each).__name__ for each in gc.get_objects() if type(each).__module__.startswith("gzarr.loader"))
+    held = Counter(
+        type(each).__name__ for each in gc.get_objects() if str(type(each).__module__).startswith("gzarr.loader")
+    )
     return "\n".join([f"objects of loaders: {dict(held)}", *stacks])
 
 
