@@ -193,8 +193,11 @@ def as_store(
         store_of_plugin = _from_plugin(_text_of(store_or_path), read_only=read_only)
         if store_of_plugin is not None:
             return store_of_plugin, ""
-        path = _local_path(_text_of(store_or_path))
-        return _checked(LocalStore(path, read_only=read_only), mode), ""
+        text, node = _text_of(store_or_path), ""
+        if isinstance(text, str) and _SCHEME.match(text):
+            text, _, fragment = text.partition("#")
+            node = urls.node_of(fragment)
+        return _checked(LocalStore(_local_path(text), read_only=read_only), mode), node
     if isinstance(store_or_path, ReadableStore):
         if inspect.iscoroutinefunction(store_or_path.get):
             raise ArgumentError(
@@ -345,8 +348,8 @@ def _local_path(text: str) -> str:
     if parts.netloc not in ("", "localhost"):
         host = parts.netloc.rpartition("@")[2]
         raise ArgumentError(f"{_described(text)} names the host {host!r}; a file URL has three slashes: file:///a/b")
-    if parts.query or parts.fragment:
-        raise ArgumentError(f"{_described(text)}: in a file URL, write '?' and '#' as %3F and %23")
+    if parts.query:
+        raise ArgumentError(f"{_described(text)}: in a file URL, write '?' as %3F")
     path = unquote(parts.path)
     return path[1:] if os.name == "nt" and re.match(r"/[A-Za-z]:", path) else path
 

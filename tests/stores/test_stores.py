@@ -663,6 +663,12 @@ class TestAsStore:
         spaced = tmp_path / "a b%20"
         spaced.mkdir()
         assert as_store(spaced.as_uri())[0].root == spaced
+        hashed = tmp_path / "a#b"
+        hashed.mkdir()
+        for name in ("", "#", "#raster%20data/0"):
+            store, path = as_store(f"{hashed.as_uri()}{name}")
+            assert (store.root, path) == (hashed, name[1:].replace("%20", " "))
+            assert as_store(str(hashed))[0].root == hashed
 
     def test_objects(self):
         mapping = {"k": b"v"}
