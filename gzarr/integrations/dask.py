@@ -124,15 +124,17 @@ def _blocks(array: gzarr.Array | gzarr.ArrayView, chunks: Any) -> Blocks:
     """Return the blocks for an argument ``chunks``."""
     if isinstance(chunks, str) and chunks == "auto":
         return auto_blocks(array, parse_bytes(dask.config.get("array.chunk-size", "128MiB")))
-    stored = stored_blocks(array)
     given = chunks
+    # Only these need the stored lengths, of which there may be too many.
+    sizes = chunks if isinstance(chunks, (list, tuple)) else [chunks]
+    stored = stored_blocks(array) if any(isinstance(size, (str, dict)) for size in sizes) else None
     if isinstance(chunks, dict):
         if not all(hasattr(d, "__index__") for d in chunks):
             raise gzarr.ArgumentError(f"{array.name}: a dict of chunks has numbers of dimensions, not {quote(chunks)}")
         axes = {d % array.ndim if -array.ndim <= d < array.ndim else d: length for d, length in chunks.items()}
         if unknown := [d for d in axes if not 0 <= d < array.ndim]:
             raise gzarr.ArgumentError(f"{array.name} has {array.ndim} dimensions, so chunks cannot name {unknown[0]}")
-        chunks = tuple(axes.get(d, stored[d]) for d in range(array.ndim))
+        chunks = tuple(axes.get(d, lengths) for d, lengths in enumerate(stored or ()))
     try:
         # Without a limit: sizes in chunks set it, and dask takes its own for "auto".
         blocks: Blocks = dask.array.core.normalize_chunks(

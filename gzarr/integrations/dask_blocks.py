@@ -11,6 +11,7 @@ from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 from ..arrays.element_size import element_nbytes
+from ..errors import ArgumentError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     Blocks = tuple[tuple[int, ...], ...]
 
 _LARGEST_DIVISOR: Final = 14
+#: Most blocks along all dimensions together. Dask keeps the length of each, and takes minutes for fewer in its graphs.
+_MOST_LENGTHS: Final = 10_000_000
 
 
 def auto_blocks(array: gzarr.Array | gzarr.ArrayView, limit_bytes: int) -> Blocks:
@@ -28,6 +31,11 @@ def auto_blocks(array: gzarr.Array | gzarr.ArrayView, limit_bytes: int) -> Block
     The shortest side of a block is doubled as long as the limit allows, so that blocks are about as long in all
     dimensions. A block is at least one chunk. Shards above the limit are cut into blocks of whole inner chunks. The
     length of strings is that of a few chunks, which are read for it.
+
+    Raises
+    ------
+    ArgumentError
+        If there are too many blocks for dask.
     """
     axes = array.metadata.chunk_grid.axes
     if array.shards is None and all(axis.count_within(axis.size) <= 1 for axis in axes):
@@ -47,7 +55,9 @@ def auto_blocks(array: gzarr.Array | gzarr.ArrayView, limit_bytes: int) -> Block
             break
         shortest = min(longer, key=lambda d: (block[d], -d))
         lengths[shortest] *= 2
-    return tuple(axis.merged(length).lengths_inside() or (0,) for axis, length in zip(axes, lengths, strict=True))
+    merged = [axis.merged(length) for axis, length in zip(axes, lengths, strict=True)]
+    _check_number(array, [axis.count for axis in merged])
+    return tuple(axis.lengths_inside() or (0,) for axis in merged)
 
 
 def _parts_of_shards(array: gzarr.Array | gzarr.ArrayView, limit: int) -> Blocks:
@@ -69,6 +79,8 @@ def _parts_of_shards(array: gzarr.Array | gzarr.ArrayView, limit: int) -> Blocks
             break
         shortest = min(longer, key=lambda d: (lengths[d], -d))
         lengths[shortest] = following[shortest] * inner[shortest]
+    axes = array.metadata.chunk_grid.axes
+    _check_number(array, [-(-axis.size // length) for axis, length in zip(axes, lengths, strict=True)])
     return tuple(
         tuple(
             min(length, end - at)
@@ -76,13 +88,30 @@ def _parts_of_shards(array: gzarr.Array | gzarr.ArrayView, limit: int) -> Blocks
             for at in range(begin, end, length)
         )
         or (0,)
-        for axis, length in zip(array.metadata.chunk_grid.axes, lengths, strict=True)
+        for axis, length in zip(axes, lengths, strict=True)
     )
 
 
 def stored_blocks(array: gzarr.Array | gzarr.ArrayView) -> Blocks:
-    """Return blocks of one stored value each."""
+    """Return blocks of one stored value each.
+
+    Raises
+    ------
+    ArgumentError
+        If there are too many blocks for dask.
+    """
+    _check_number(array, array.metadata.grid_shape)
     return tuple(lengths or (0,) for lengths in array.chunk_lengths)
+
+
+def _check_number(array: gzarr.Array | gzarr.ArrayView, counts: Sequence[int]) -> None:
+    """Check the number of blocks along each dimension."""
+    if sum(counts) > _MOST_LENGTHS:
+        most = max(range(len(counts)), key=lambda d: counts[d])
+        raise ArgumentError(
+            f"{array.name}: {counts[most]} blocks along dimension {most} are too many for dask; pass longer ones with "
+            "chunks="
+        )
 
 
 def splits_chunks(array: gzarr.Array | gzarr.ArrayView, blocks: Blocks) -> bool:

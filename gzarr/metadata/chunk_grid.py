@@ -1,8 +1,9 @@
 """Chunk grids: the positions of an array's chunks. A grid is part of the metadata, hence in this package.
 
 A :class:`ChunkGrid` has one :class:`ChunkAxis` per dimension, with either one length for all chunks or a length for
-each. Callers use the methods of the grid and its axes. Only the planner, which is faster for chunks of one length,
-looks at the type of an axis.
+each. Lengths are kept as runs of equal ones, as documents write them: a short document may describe millions of chunks,
+and its grid must not take more memory than it. Callers use the methods of the grid and its axes. Only the planner,
+which is faster for chunks of one length, looks at the type of an axis.
 
 Source: https://github.com/zarr-developers/zarr-extensions/tree/main/chunk-grids/rectilinear
 """
@@ -11,7 +12,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias
 
 import numpy as np
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 IntArray: TypeAlias = npt.NDArray[np.int64]
 BoolArray: TypeAlias = npt.NDArray[np.bool_]
 
-#: Most chunks along one dimension of a rectilinear grid: their lengths are kept in memory.
+#: Most chunks along one dimension of a rectilinear grid: those that a read touches are listed in memory.
 MAX_UNEVEN_CHUNKS: Final = 10_000_000
-#: Most chunks along one dimension whose lengths are listed.
+#: Most chunks, along all dimensions together, whose lengths are listed.
 MAX_LISTED_CHUNKS: Final = 10_000_000
 _MAX_LENGTH: Final = 2**63 - 1
 
@@ -69,6 +69,11 @@ class ChunkAxis(ABC):
     @abstractmethod
     def end(self) -> int:
         """End of the last chunk, in elements; at least ``size``."""
+
+    @property
+    @abstractmethod
+    def run_chunks(self) -> IntArray:
+        """First chunk of each run of chunks of one length: int64 ``(r,)``, with at least one run."""
 
     @property
     @abstractmethod
@@ -129,7 +134,9 @@ class ChunkAxis(ABC):
             return self.longest == other.longest
         if count != other.count_within(common):
             return False
-        coords = np.arange(count)
+        # Lengths change only where runs begin.
+        coords = np.concatenate([self.run_chunks, other.run_chunks])
+        coords = coords[coords < count]
         return np.array_equal(self.lengths(coords), other.lengths(coords))
 
     @abstractmethod
@@ -139,7 +146,7 @@ class ChunkAxis(ABC):
         Raises
         ------
         ArgumentError
-            If a rectilinear axis would get more than ``MAX_UNEVEN_CHUNKS`` chunks.
+            If a rectilinear axis would get more than ``MAX_UNEVEN_CHUNKS`` chunks, or end beyond 2⁶³ - 1.
         """
 
     @abstractmethod
@@ -175,6 +182,11 @@ class RegularAxis(ChunkAxis):
     def end(self) -> int:
         """End of the last chunk, in elements."""
         return self.count * self.length
+
+    @property
+    def run_chunks(self) -> IntArray:
+        """The first chunk."""
+        return np.zeros(1, np.int64)
 
     @property
     def listing(self) -> int | list[int]:
@@ -228,98 +240,129 @@ class RegularAxis(ChunkAxis):
         return RegularAxis(self.size, max(length // self.length, 1) * self.length)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, init=False)
 class RectilinearAxis(ChunkAxis):
-    """Chunks with a length for each.
+    """Chunks with a length for each, kept as runs of chunks of one length.
 
-    Attributes
+    Parameters
     ----------
     size
         Length of the array along the dimension, in elements.
-    each
-        int64 ``(n,)``, length of each chunk in elements, at least 1; their sum is at least ``size``.
-    starts
-        int64 ``(n + 1,)``: chunk ``i`` has the elements from ``starts[i]`` to ``starts[i + 1]``.
+    lengths
+        int64 ``(n,)``, lengths of chunks in elements, at least 1; all chunks together have at least ``size``.
+    counts
+        int64 ``(n,)``, number of chunks of each length, one after the other; None for one each.
+
+    Attributes
+    ----------
+    run_lengths, run_counts
+        int64 ``(r,)``, length of the chunks of each run, and their number. Neighbouring runs have different lengths.
+        Without chunks, there is one run of 0 chunks of length 1.
+    run_chunks, run_begins
+        int64 ``(r,)``, first chunk and first element of each run.
     """
 
     size: int
-    each: IntArray
-    starts: IntArray = field(init=False)
+    run_lengths: IntArray
+    run_counts: IntArray
+    run_chunks: IntArray
+    run_begins: IntArray
 
     is_regular: ClassVar[bool] = False
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "starts", np.append(np.int64(0), np.cumsum(self.each)))
+    def __init__(self, size: int, lengths: IntArray, counts: IntArray | None = None) -> None:
+        if counts is None:
+            counts = np.ones(len(lengths), np.int64)
+        if not len(lengths):
+            lengths, counts = np.ones(1, np.int64), np.zeros(1, np.int64)
+        first = np.flatnonzero(np.append(True, lengths[1:] != lengths[:-1]))
+        lengths, counts = lengths[first], np.add.reduceat(counts, first)
+        object.__setattr__(self, "size", size)
+        object.__setattr__(self, "run_lengths", lengths)
+        object.__setattr__(self, "run_counts", counts)
+        object.__setattr__(self, "run_chunks", np.cumsum(counts) - counts)
+        object.__setattr__(self, "run_begins", np.cumsum(lengths * counts) - lengths * counts)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, RectilinearAxis):
             return NotImplemented
-        return self.size == other.size and np.array_equal(self.each, other.each)
+        return (
+            self.size == other.size
+            and np.array_equal(self.run_lengths, other.run_lengths)
+            and np.array_equal(self.run_counts, other.run_counts)
+        )
 
     def __hash__(self) -> int:
-        return hash((self.size, self.each.tobytes()))
+        return hash((self.size, self.run_lengths.tobytes(), self.run_counts.tobytes()))
 
     @property
     def count(self) -> int:
         """Number of chunks, including those beyond the array's end."""
-        return len(self.each)
+        return int(self.run_chunks[-1] + self.run_counts[-1])
 
     @property
     def longest(self) -> int:
         """Length of the longest chunk; 1 if there are no chunks."""
-        return int(self.each.max(initial=1))
+        return int(self.run_lengths.max())
 
     @property
     def common_length(self) -> int:
         """Greatest common divisor of the lengths; 1 if there are no chunks."""
-        return int(np.gcd.reduce(self.each)) or 1
+        return int(np.gcd.reduce(self.run_lengths))
 
     @property
     def end(self) -> int:
         """End of the last chunk, in elements."""
-        return int(self.starts[-1])
+        return int(self.run_begins[-1] + self.run_lengths[-1] * self.run_counts[-1])
 
     @property
     def listing(self) -> int | list[int]:
         """Length of each chunk."""
-        return list(self.each.tolist())
+        return list(np.repeat(self.run_lengths, self.run_counts).tolist())
 
     def lengths_inside(self) -> tuple[int, ...]:
         """Return the length of each chunk, cut at the array's end; 0 for chunks beyond it."""
-        return tuple((self.starts[1:].clip(max=self.size) - self.starts[:-1].clip(max=self.size)).tolist())
+        begins = self.begins(np.arange(self.count + 1))
+        return tuple(np.diff(begins.clip(max=self.size)).tolist())
 
     def length_not_multiple_of(self, unit: int) -> int | None:
         """Return the first length that is not a multiple of ``unit``, or None if all are."""
-        wrong = self.each[self.each % unit != 0]
+        wrong = self.run_lengths[(self.run_lengths % unit != 0) & (self.run_counts > 0)]
         return int(wrong[0]) if len(wrong) else None
 
     def count_within(self, size: int) -> int:
         """Return the number of chunks with elements before ``size``."""
-        return int(np.searchsorted(self.starts[:-1], size))
+        run = self.run_begins[1:].searchsorted(size)
+        within = -(-(size - int(self.run_begins[run])) // int(self.run_lengths[run]))
+        return min(int(self.run_chunks[run]) + within, self.count)
 
     def length_of(self, i: int) -> int:
         """Return the length of one chunk."""
-        return int(self.each[i])
+        return int(self.run_lengths[self._run_of(i)])
 
     def begin(self, i: int) -> int:
         """Return the start of one chunk, cut at the array's end."""
-        return min(int(self.starts[min(i, len(self.each))]), self.size)
+        run = self._run_of(i)
+        within = i - int(self.run_chunks[run])
+        return min(int(self.run_begins[run]) + within * int(self.run_lengths[run]), self.size)
 
     def begins(self, coords: IntArray) -> IntArray:
         """Return the starts of chunks."""
-        return self.starts[coords]
+        runs = self._runs_of(coords)
+        return self.run_begins[runs] + (coords - self.run_chunks[runs]) * self.run_lengths[runs]
 
     def lengths(self, coords: IntArray) -> IntArray:
         """Return the lengths of chunks."""
-        return self.each[coords]
+        return self.run_lengths[self._runs_of(coords)]
 
     def chunk_of(self, indices: IntArray) -> IntArray:
         """Return the chunk of each element."""
-        return np.searchsorted(self.starts, indices, side="right") - 1
+        runs = self.run_begins[1:].searchsorted(indices, "right")
+        return self.run_chunks[runs] + (indices - self.run_begins[runs]) // self.run_lengths[runs]
 
     def are_cut(self, coords: IntArray) -> BoolArray:
         """Return which chunks extend beyond the array's end."""
-        return self.starts[coords + 1] > self.size
+        return self.begins(coords + 1) > self.size
 
     def resized(self, size: int) -> RectilinearAxis:
         """Return the axis for an array of another length, with more chunks of the last one's length if needed.
@@ -327,26 +370,53 @@ class RectilinearAxis(ChunkAxis):
         Chunks beyond the new end are kept.
         """
         missing = size - self.end
-        if missing <= 0:
-            return RectilinearAxis(size, self.each)
-        length = int(self.each[-1]) if len(self.each) else self.longest
-        count = -(-missing // length)
+        length = int(self.run_lengths[-1])
+        count = max(-(-missing // length), 0)
         if self.count + count > MAX_UNEVEN_CHUNKS:
             raise ArgumentError(
                 f"a length of {size} would need {count} more chunks of length {length}, that of the last chunk; a "
                 f"rectilinear grid has at most {MAX_UNEVEN_CHUNKS} chunks along one dimension"
             )
-        return RectilinearAxis(size, np.append(self.each, np.full(count, length, np.int64)))
+        if self.end + count * length > _MAX_LENGTH:
+            raise ArgumentError(f"for a length of {size}, chunks of length {length} would end beyond 2**63 - 1")
+        return RectilinearAxis(size, np.append(self.run_lengths, length), np.append(self.run_counts, count))
 
     def merged(self, length: int) -> RectilinearAxis:
         """Return the axis whose chunks are runs of these, without chunks beyond the array's end."""
-        begins: list[int] = []
-        inside = self.starts[: self.count_within(self.size)].tolist()
-        for begin, end in pairwise([*inside, self.size]):
-            if not begins or end - begins[-1] > length:
-                begins.append(begin)
-        lengths = [end - begin for begin, end in pairwise([*begins, self.size])]
-        return RectilinearAxis(self.size, np.array(lengths, np.int64))
+        merged: list[tuple[int, int]] = []
+        filled = 0  # Length of the last chunk so far, which may take more.
+        for each, count in self._runs_inside():
+            more = 0
+            if filled:
+                more = min(max(length - filled, 0) // each, count)
+                filled += more * each
+                if more == count:
+                    continue
+                merged.append((filled, 1))
+            per_chunk = max(length // each, 1)
+            full, rest = divmod(count - more - 1, per_chunk)
+            merged.append((per_chunk * each, full))
+            filled = (rest + 1) * each
+        merged.append((filled, min(filled, 1)))
+        lengths, counts = np.array([run for run in merged if run[1]], np.int64).reshape(-1, 2).T
+        return RectilinearAxis(self.size, lengths, counts)
+
+    def _runs_inside(self) -> list[tuple[int, int]]:
+        """Return lengths and numbers of chunks that end where the array does."""
+        last = self.count_within(self.size) - 1
+        if last < 0:
+            return []
+        runs = zip(self.run_lengths.tolist(), self.run_counts.tolist(), self.run_chunks.tolist(), strict=True)
+        whole = [(each, min(count, last - first)) for each, count, first in runs if first < last]
+        return [*whole, (self.size - self.begin(last), 1)]
+
+    def _run_of(self, i: int) -> int:
+        """Return the run of one chunk."""
+        return int(self.run_chunks[1:].searchsorted(i, "right"))
+
+    def _runs_of(self, coords: IntArray) -> IntArray:
+        """Return the runs of chunks."""
+        return self.run_chunks[1:].searchsorted(coords, "right")
 
 
 @dataclass(frozen=True, slots=True)
@@ -397,10 +467,12 @@ class ChunkGrid:
         Raises
         ------
         ArgumentError
-            If there are more than ``MAX_LISTED_CHUNKS`` along one dimension.
+            If there are more than ``MAX_LISTED_CHUNKS`` along all dimensions.
         """
+        listed = 0
         for d, axis in enumerate(self.axes):
-            if axis.count > MAX_LISTED_CHUNKS:
+            listed += axis.count
+            if listed > MAX_LISTED_CHUNKS:
                 raise ArgumentError(f"{axis.count} chunks along dimension {d} are too many to list one by one")
         return tuple(axis.lengths_inside() for axis in self.axes)
 
@@ -453,6 +525,7 @@ class ChunkGrid:
         Raises
         ------
         ArgumentError
-            If a rectilinear grid would get more than ``MAX_UNEVEN_CHUNKS`` chunks along a dimension.
+            If a rectilinear grid would get more than ``MAX_UNEVEN_CHUNKS`` chunks along a dimension, or end beyond
+            2⁶³ - 1.
         """
         return ChunkGrid(tuple(axis.resized(size) for axis, size in zip(self.axes, shape, strict=True)))

@@ -137,7 +137,7 @@ def _parse_lengths(value: Any, size: int, json_path: str) -> RectilinearAxis:
         fail(f"chunks with a total length of {quote(total)} do not cover the array's {size}", json_path)
     if sum(counts) > MAX_UNEVEN_CHUNKS:
         fail(f"there are at most {MAX_UNEVEN_CHUNKS} chunks along one dimension", json_path)
-    return RectilinearAxis(size, np.repeat(np.array(lengths, np.int64), np.array(counts, np.int64)))
+    return RectilinearAxis(size, np.array(lengths, np.int64), np.array(counts, np.int64))
 
 
 def parse_attributes(value: Any, json_path: str) -> dict[str, Any]:

@@ -194,7 +194,7 @@ def as_store(
         if store_of_plugin is not None:
             return store_of_plugin, ""
         text, node = _text_of(store_or_path), ""
-        if isinstance(text, str) and _SCHEME.match(text):
+        if _scheme(text):
             text, _, fragment = text.partition("#")
             node = urls.node_of(fragment)
         return _checked(LocalStore(_local_path(text), read_only=read_only), mode), node
