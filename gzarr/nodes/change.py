@@ -6,7 +6,8 @@ Rules for all changes, including creating and moving nodes (:mod:`gzarr.nodes.cr
 - A node appears with its last document and disappears with its first: readers see all of it or nothing. (Stores
   that refuse chunks without an array get the documents first: :func:`documents_first`.)
 - Consolidated metadata of the groups above a node is removed before the node changes, because it would be outdated.
-  (zarr-python keeps it, and then shows the old state.) :func:`gzarr.consolidate_metadata` writes it again.
+  (zarr-python keeps it, and then shows the old state.) :func:`gzarr.consolidate_metadata` writes it again. In
+  directories, this includes groups that the store's root lies in (:mod:`gzarr.nodes.enclosing`).
 - Changes start from the documents currently in the store, not from those read when a node was opened, and writers take
   turns (:func:`hold_documents`): threads always, processes that all ask for it by file locks, where the store has
   them. In object stores, a document is only replaced if nobody has changed it since it was read, and otherwise read
@@ -19,6 +20,7 @@ import contextlib
 import errno
 import random
 import time
+import warnings
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
@@ -30,6 +32,7 @@ from ..stores.base import GuardedErasing, LockingStore, WritableStore
 from ..stores.keys import join_path
 from ..stores.locks import begin, between_processes, hold, hold_node
 from .documents import Documents, is_conditional, upward
+from .enclosing import enclosing_groups
 from .reader import NodeReader
 
 if TYPE_CHECKING:
@@ -38,6 +41,7 @@ if TYPE_CHECKING:
     from ..metadata.layout import Layout
     from ..metadata.model import NodeMetadata, ZarrFormat
     from ..stores.base import ReadableStore, Store
+    from .enclosing import Enclosing
     from .entries import Entry
 
 # In place of the names of documents, in lock keys; not a key of a store.
@@ -47,6 +51,8 @@ _MOST_ATTEMPTS: Final = 200
 _LONGEST_PAUSE_S: Final = 0.5
 # Errors of a full disk, or an exhausted disk quota.
 _FULL: Final = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC))
+# Errors of a file that this user may not change.
+_REFUSED: Final = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
 def writable(store: ReadableStore, what: str) -> Store:
@@ -98,16 +104,27 @@ def hold_documents(store: ReadableStore, path: str, *, lock: bool = False) -> It
     ArgumentError
         If the store has neither locks between processes nor such conditions.
     """
-    with hold(store, keys_above(path)), contextlib.ExitStack() as held:
+    enclosing = enclosing_groups(store)
+    with hold_keys_above(store, path, enclosing=enclosing), contextlib.ExitStack() as held:
         if lock and not is_conditional(store):
             # From the root down, as everyone does.
+            if enclosing is not None:
+                _lock_if_possible(enclosing.store, enclosing.groups, held)
             for above in reversed(upward(path)):
                 held.enter_context(_document_lock(store, above))
         yield
 
 
+def hold_keys_above(
+    store: ReadableStore, *paths: str, enclosing: Enclosing | None
+) -> contextlib.AbstractContextManager[None]:
+    """Exclude other threads from the documents of nodes, and of all groups above them."""
+    outer = [] if enclosing is None else [(enclosing.store, list(map(_document_key, enclosing.groups)))]
+    return hold(store, [_document_key(above) for path in paths for above in upward(path)], *outer)
+
+
 def _document_lock(store: Any, path: str) -> contextlib.AbstractContextManager[None]:
-    return between_processes(store, [join_path(path, _DOCUMENTS)], f"{path}/" if path else "")
+    return between_processes(store, [_document_key(path)], f"{path}/" if path else "")
 
 
 # -- documents of existing nodes ---------------------------------------------------------------------------------------
@@ -316,9 +333,8 @@ def set_documents(store: Store, documents: dict[str, bytes]) -> None:
         store.set(key, value)
 
 
-def keys_above(path: str) -> list[str]:
-    """Return the lock keys for the documents of a node and of the groups above it; one per node, in any format."""
-    return [join_path(above, _DOCUMENTS) for above in upward(path)]
+def _document_key(path: str) -> str:
+    return join_path(path, _DOCUMENTS)
 
 
 def drop_indexes(
@@ -342,11 +358,29 @@ def drop_indexes(
     documents
         Documents that the caller has just looked at; without those needed here, this costs one store request.
     """
+    enclosing = enclosing_groups(store)
+    if enclosing is not None:
+        try:
+            _drop(enclosing.store, enclosing.groups, zarr_format, None)
+        except (StoreError, MetadataError) as error:
+            if isinstance(error, StoreError) and error.errno not in _REFUSED:
+                raise
+            # Who may only change the node has no way to do more.
+            warnings.warn(
+                f"'/{path}' in {store!r} changes, but consolidated metadata above it could not be removed, and may now "
+                f"be outdated ({error}); run gzarr.consolidate_metadata",
+                UserWarning,
+                stacklevel=2,
+            )
     groups = upward(path)[0 if own else 1 :]
-    if not groups:
-        return
+    if groups:
+        _drop(store, groups, zarr_format, documents)
+
+
+def _drop(store: Store, groups: list[str], zarr_format: ZarrFormat | None, documents: Documents | None) -> None:
+    """Remove the consolidated metadata of some groups."""
     with contextlib.ExitStack() as held:
-        for attempt in attempts(store, path):
+        for attempt in attempts(store, groups[0]):
             if attempt or documents is None:
                 documents = Documents(store)
             changes = _without_indexes(documents, groups, zarr_format)

@@ -20,9 +20,10 @@ from ..metadata.to_documents import array_documents, group_documents
 from ..stores import io_threads
 from ..stores.base import ExclusiveStore, RemoteValues, SelectiveStore, is_listable, knows_of
 from ..stores.keys import is_document
-from ..stores.locks import hold, hold_node
-from .change import check_erasable, documents_first, drop_indexes, erase_node, keys_above, reader_of, set_documents
+from ..stores.locks import hold_node
+from .change import check_erasable, documents_first, drop_indexes, erase_node, hold_keys_above, reader_of, set_documents
 from .documents import Documents, is_conditional, upward
+from .enclosing import enclosing_groups
 from .surroundings import look_around
 
 if TYPE_CHECKING:
@@ -478,7 +479,7 @@ def move_node(store: Store, source: str, dest: str, zarr_format: ZarrFormat) -> 
         raise StoreError(f"{store!r} cannot list its keys, so the node '/{source}' cannot be moved")
     if dest == source or dest.startswith(f"{source}/"):
         raise ArgumentError(f"'/{source}' cannot be moved into itself, to '/{dest}'")
-    with hold_node(store, source, dest), hold(store, [*keys_above(source), *keys_above(dest)]):
+    with hold_node(store, source, dest), hold_keys_above(store, source, dest, enclosing=enclosing_groups(store)):
         if not reader_of(store).exists(source, None):
             raise NodeNotFoundError(f"'/{source}' no longer exists in {store!r}; nothing was moved")
         location = inspect_location(store, dest, zarr_format)

@@ -29,6 +29,16 @@ def is_document(key: str) -> bool:
     return key.rpartition("/")[2] in _DOCUMENTS
 
 
+def _is_encodable(text: str) -> bool:
+    """Return whether UTF-8 can encode a text, with the bytes that names of files may have instead of characters."""
+    try:
+        # Not in the encoding of the names of files here, which matters to directories only.
+        text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def _check_segments(segments: list[str], whole: str, what: str) -> None:
     for segment in segments:
         if not segment:
@@ -37,10 +47,8 @@ def _check_segments(segments: list[str], whole: str, what: str) -> None:
             raise ArgumentError(f"{what} {whole!r} has the segment {segment!r}, which could leave the store's root")
         if "\0" in segment or any(c in segment for c in _FOREIGN):
             raise ArgumentError(f"{what} {whole!r} has a character that is not allowed in file names")
-    try:
-        os.fsencode(whole)
-    except UnicodeEncodeError as exc:
-        raise ArgumentError(f"{what} {whole!r} cannot be encoded as UTF-8") from exc
+    if not _is_encodable(whole):
+        raise ArgumentError(f"{what} {whole!r} cannot be encoded as UTF-8")
 
 
 def split_key(key: str) -> list[str]:
@@ -104,11 +112,7 @@ def name_fault(name: str) -> str | None:
         return "such names are kept for locks and unfinished writes in directories; choose another name"
     if "/" in name or "\0" in name or any(c in name for c in _FOREIGN):
         return "it has a character that is not allowed in file names"
-    try:
-        os.fsencode(name)
-    except UnicodeEncodeError:
-        return "it cannot be encoded as UTF-8"
-    return None
+    return None if _is_encodable(name) else "it cannot be encoded as UTF-8"
 
 
 def is_node_name(name: str) -> bool:

@@ -33,8 +33,7 @@ from .byte_ranges import check_range, resolve_range, splice
 from .erasing_checks import can_be_moved, check_erasable, check_removable
 from .file_locks import STRIPES, FileLock, release_all, stripe
 from .file_tree import CAN_REFUSE_LINKS, FileTree, dangling_link, identity, is_directory, is_link
-from .keys import split_key, split_prefix
-from .local_paths import absolute_path
+from .local_paths import absolute_path, names_of_key, names_of_prefix
 from .staging import FolderStage, can_be_staged
 
 if TYPE_CHECKING:
@@ -154,7 +153,7 @@ class LocalStore:
 
     def _open(self, key: str, fds: _Descriptors) -> int | None:
         """Append the file descriptor of a value to a list; return its size, or None if there is no such key."""
-        segments = split_key(key)
+        segments = names_of_key(key)
         if _is_hidden(segments):
             return None
         try:
@@ -273,7 +272,7 @@ class LocalStore:
 
     def version(self, key: str) -> Hashable | None:
         """Return a token that changes when the file is replaced (inode number, size, times); None if it is absent."""
-        segments = split_key(key)
+        segments = names_of_key(key)
         if _is_hidden(segments):
             return None
         try:
@@ -337,7 +336,7 @@ class LocalStore:
             If a directory cannot be listed, or a symbolic link leads back to a directory above it.
         """
         # Checked now, not when the first key is asked for.
-        split_prefix(prefix)
+        names_of_prefix(prefix)
         return self._walk(prefix)
 
     def _walk(self, prefix: str) -> Iterator[str]:
@@ -366,7 +365,7 @@ class LocalStore:
 
         An empty directory counts as a prefix.
         """
-        files, directories = self._scan(split_prefix(prefix), prefix)
+        files, directories = self._scan(names_of_prefix(prefix), prefix)
         return sorted(prefix + name for name in files), sorted(f"{prefix}{name}/" for name in directories)
 
     def list_sizes(self, prefix: str) -> Iterator[tuple[str, int]]:
@@ -419,7 +418,7 @@ class LocalStore:
 
     def _write(self, key: str, parts: Sequence[Buffer], *, exclusive: bool) -> bool:
         self._check_writable()
-        segments = split_key(key)
+        segments = names_of_key(key)
         self._check_name(segments, key)
         views = [as_view(part, key) for part in parts]
         # The first attempt expects the directory to exist; later ones make it. Until it holds a file, another process
@@ -457,7 +456,7 @@ class LocalStore:
     def erase(self, key: str) -> None:
         """Erase ``key`` if it exists, and the directories that this leaves empty."""
         self._check_writable()
-        segments = split_key(key)
+        segments = names_of_key(key)
         self._check_name(segments, key)
         name = segments[-1]
         try:
@@ -504,7 +503,7 @@ class LocalStore:
             message says where the rest is.
         """
         self._check_writable()
-        segments = split_prefix(prefix)
+        segments = names_of_prefix(prefix)
         self._check_name(segments, prefix)
         if not segments:
             keys, prefixes = self.list_dir("")
@@ -537,7 +536,7 @@ class LocalStore:
         StoreError
             If a directory on the way to it, or in it, does not let this user erase what has to be erased there.
         """
-        segments = split_prefix(prefix)
+        segments = names_of_prefix(prefix)
         self._check_name(segments, prefix)
         try:
             if segments:
@@ -546,7 +545,7 @@ class LocalStore:
             # As :meth:`erase_prefix`, which leaves the root, and in it locks and the temporary files of others.
             keys, prefixes = self.list_dir("")
             for below in prefixes:
-                self._check_below(split_prefix(below))
+                self._check_below(names_of_prefix(below))
             with self._tree.at([""]) as (directory, base):
                 check_removable(directory, base, keys, self._tree.path([]))
         except OSError as exc:
@@ -565,7 +564,7 @@ class LocalStore:
     def stage(self, prefix: str, *, replace: bool) -> FolderStage | None:
         """Begin to make what is at a prefix aside; see :class:`gzarr.stores.base.StagingStore`."""
         self._check_writable()
-        segments = split_prefix(prefix)
+        segments = names_of_prefix(prefix)
         self._check_name(segments, prefix)
         if not self.follow_symlinks:
             return None
@@ -623,11 +622,11 @@ class LocalStore:
         To rule out deadlocks, a thread takes the node's lock before the locks of keys, and its keys in one call.
         """
         self._check_writable()
-        segments = split_prefix(below)
+        segments = names_of_prefix(below)
         self._check_name(segments, below)
         wanted: set[int] = set()
         for key in keys:
-            self._check_name(split_key(key), key)
+            self._check_name(names_of_key(key), key)
             if not key.startswith(below):
                 raise ArgumentError(f"store key {key!r} is not below {below!r}")
             if len(wanted) < STRIPES:

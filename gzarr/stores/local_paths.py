@@ -3,8 +3,49 @@
 from __future__ import annotations
 
 import os
+import sys
+from typing import TYPE_CHECKING, Final
 
 from ..errors import ArgumentError, StoreError, with_errno
+from .keys import split_key, split_prefix
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+# Of the names of files; the locale determines it.
+_ENCODING: Final = sys.getfilesystemencoding().upper()
+_ADVICE: Final = "" if _ENCODING == "UTF-8" else "; run Python with PYTHONUTF8=1, or in a locale with UTF-8"
+
+
+def file_name(name: str, what: str = "the path") -> bytes:
+    """Return the name, or path, of a file as the system has it; ``what`` begins the message of the error.
+
+    Raises
+    ------
+    ArgumentError
+        If the system's encoding lacks a character.
+    """
+    try:
+        return os.fsencode(name)
+    except UnicodeEncodeError as exc:
+        raise ArgumentError(
+            f"{what} {name!r} cannot be encoded as {_ENCODING}, as names of files are here{_ADVICE}"
+        ) from exc
+
+
+def _checked(split: Callable[[str], list[str]], what: str) -> Callable[[str], list[str]]:
+    def names_of(key: str) -> list[str]:
+        names = split(key)
+        file_name(key, what)
+        return names
+
+    return names_of
+
+
+#: As :func:`gzarr.stores.keys.split_key` and ``split_prefix``, for keys of which the system can have files. (UTF-8 has
+#: been checked there, and this is done for every value that is read.)
+names_of_key: Final = split_key if _ENCODING == "UTF-8" else _checked(split_key, "store key")
+names_of_prefix: Final = split_prefix if _ENCODING == "UTF-8" else _checked(split_prefix, "store prefix")
 
 
 def absolute_path(given: object, whose: str) -> str:
@@ -38,7 +79,9 @@ def absolute_path(given: object, whose: str) -> str:
     try:
         os.fsencode(path)
     except UnicodeEncodeError as exc:
-        raise ArgumentError(f"{whose} a path that can be encoded as UTF-8, not {path!r}") from exc
+        raise ArgumentError(
+            f"{whose} a path that can be encoded as {_ENCODING}, as names of files are here, not {path!r}{_ADVICE}"
+        ) from exc
     try:
         return _absolute(path)
     except OSError as exc:

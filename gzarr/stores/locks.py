@@ -3,28 +3,33 @@
 Stored values share a few hundred locks. A thread that takes several takes them in order, which rules out deadlocks; a
 thread that changes the metadata of a node takes that lock before the locks of its chunks. Other processes are excluded
 by :func:`between_processes` only; see :meth:`gzarr.Array.write`.
+
+A lock is found by the real path of a file, which is looked up whenever it is asked for: links are switched and
+directories renamed while a program runs. (Not by the number of its directory: that may only be made in this turn.)
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import stat
-import sys
 import threading
 import zlib
 from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import ArgumentError, StoreError
 from .base import DirectoryStore, LocalFiles, LockingStore
+from .descriptors import close_all
+from .local_paths import file_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 _COUNT: Final = 256
-_MOST_KNOWN: Final = 4096
-#: Encoding of the names of files, as of ``os.fsencode``, and what is done with what it lacks.
-_FILE_NAMES: Final = sys.getfilesystemencoding(), sys.getfilesystemencodeerrors()
+_ABSENT: Final = (errno.ENOENT, errno.ENOTDIR)
+# Opens a directory for its path only; 0 where the system has no such thing.
+_PATH_ONLY: Final = getattr(os, "O_PATH", 0)
 _locks: list[Any] = []
 _node_locks: list[Any] = []
 # Per lock, the threads that hold it, once per acquisition.
@@ -46,7 +51,7 @@ if hasattr(os, "register_at_fork"):
 
 
 @contextlib.contextmanager
-def hold(store: Any, keys: Iterable[str]) -> Iterator[None]:
+def hold(store: Any, keys: Iterable[str], *others: tuple[Any, Iterable[str]]) -> Iterator[None]:
     """Exclude all other writers of this process from some stored values.
 
     Parameters
@@ -55,8 +60,12 @@ def hold(store: Any, keys: Iterable[str]) -> Iterator[None]:
         Store of the values.
     keys
         Keys of the values. All locks are taken up front; a thread that holds some must not ask for more.
+    *others
+        Further stores, each with keys.
     """
     wanted = _numbers(_root(store), keys)
+    for other, more in others:
+        wanted |= _numbers(_root(other), more)
     locks, asked = list(_locks), []
     try:
         for i in sorted(wanted):
@@ -139,7 +148,7 @@ def begin(store: Any, path: str, change: str) -> Iterator[None]:
         If this thread is just changing it; nothing was changed.
     """
     root = _root(store)
-    place = (id(store), path) if root is None else _real((root + b"/" + os.fsencode(path)).rstrip(b"/") or b"/")
+    place = (id(store), path) if root is None else _real_folder(root, path, {})
     begun: set[Any] = _own.__dict__.setdefault("begun", set())
     this = (place, change)
     if this in begun:
@@ -211,44 +220,75 @@ def _numbers(root: bytes | None, keys: Iterable[str]) -> set[int]:
     numbers: set[int] = set()
     # Two stores may share files (same directory under two names, nested, linked), so lock by file.
     folders: dict[str, int] = {}
+    known: dict[bytes, bytes] = {}
     for key in keys:
         folder, slash, name = ("", "", key) if root is None else key.rpartition("/")
         above = folders.get(folder)
         if above is None:
-            above = folders[folder] = 0 if root is None else _crc_of(root, folder + slash)
-        numbers.add(zlib.crc32(name.encode(*_FILE_NAMES), above) % _COUNT)
+            above = 0 if root is None else zlib.crc32(_real_folder(root, folder + slash, known) + b"/")
+            folders[folder] = above
+        numbers.add(zlib.crc32(name.encode("utf-8", "surrogatepass"), above) % _COUNT)
         if len(numbers) == _COUNT:
             break
     return numbers
 
 
-def _crc_of(root: bytes, folder: str) -> int:
-    """Return the checksum of the real path of a folder below a root, with the slash that ends it."""
-    return zlib.crc32(_real((root + b"/" + os.fsencode(folder)).rstrip(b"/") or b"/") + b"/")
+def _real_folder(root: bytes, folder: str, known: dict[bytes, bytes]) -> bytes:
+    return _real((root + b"/" + file_name(folder)).rstrip(b"/") or b"/", known)
 
 
-# The real paths of folders that exist, by their paths.
-_known: dict[bytes, bytes] = {}
+def _real(folder: bytes, known: dict[bytes, bytes] | None = None) -> bytes:
+    """Return the real path of a folder, which need not exist.
 
-
-def _real(folder: bytes) -> bytes:
-    """Return the real path of a folder; that of one that exists is looked up once, so links must not change later."""
-    found = _known.get(folder)
+    Parameters
+    ----------
+    folder
+        Absolute path.
+    known
+        Real paths that one call has found, so that the folders in a folder cost one look at each.
+    """
+    known = {} if known is None else known
+    found = known.get(folder)
     if found is not None:
         return found
     parent, slash, name = folder.rpartition(b"/")
     if not slash or not name or name in (b".", b".."):
-        path, exists = os.path.realpath(folder), True
-    else:
-        path = _real(parent).rstrip(b"/") + b"/" + name if parent else folder
-        try:
-            exists, link = True, stat.S_ISLNK(os.lstat(path).st_mode)
-        except OSError:
-            exists = link = False
-        if link:
+        return os.path.realpath(folder)
+    above = known.get(parent)
+    if above is None:
+        above = known[parent] = _real_if_exists(parent or b"/") or _real(parent, known)
+    path = above.rstrip(b"/") + b"/" + name
+    try:
+        if stat.S_ISLNK(os.lstat(path).st_mode):
             path = os.path.realpath(path)
-    if exists:
-        if len(_known) >= _MOST_KNOWN:
-            _known.clear()
-        _known[folder] = path
+    except OSError:
+        # It may be made in this turn.
+        pass
+    known[folder] = path
     return path
+
+
+def _real_if_exists(folder: bytes) -> bytes | None:
+    """Return the real path of a folder, or None if it does not exist."""
+    if _PATH_ONLY:
+        # The system knows it, in fewer calls than one for each name in it.
+        fds: list[int] = []
+        try:
+            # As ``open_into`` does, without another call.
+            fds.extend(map(os.open, (folder,), (_PATH_ONLY,)))
+            path = os.readlink(b"/proc/self/fd/%d" % fds[0])  # noqa: PTH115
+        except OSError as error:
+            if not fds and error.errno in _ABSENT:
+                return None
+            # Nothing is mounted there that tells it, or too many files are open.
+            path = b""
+        finally:
+            try:
+                close_all(fds)
+            except BaseException:
+                # Interrupted (Ctrl-C): nobody else could close it.
+                close_all(fds)
+                raise
+        if path.startswith(b"/"):
+            return path
+    return os.path.realpath(folder)
