@@ -196,9 +196,13 @@ else:
     _SUBMODULES = frozenset({"blocks", "codecs", "errors", "integrations", "loader", "ome", "sparse", "stores"})
 
     def _before_fork():
-        from .importing import wait_for_others
+        import sys
 
-        wait_for_others()
+        # A fork may begin while another thread uses the first name.
+        if "gzarr.importing" in sys.modules:
+            from .importing import wait_for_others
+
+            wait_for_others()
 
     # It is loaded whenever Python starts.
     import os as _os
@@ -209,6 +213,8 @@ else:
     def __getattr__(name):
         from importlib import import_module
 
+        # Before anything else, so that forks know of all that follows.
+        import_module("gzarr.importing")
         if name in _SUBMODULES:
             return import_module(f"gzarr.{name}")
         if name not in __all__:

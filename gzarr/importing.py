@@ -7,6 +7,11 @@ import has its lock, and no thread that would ever release it: the same import t
 from __future__ import annotations
 
 import importlib
+
+# Its lock is taken by each fork, and by modules that are imported. What is registered last comes first in a fork, so
+# the wait has to be registered after it.
+import logging  # noqa: F401
+import os
 import sys
 import threading
 import time
@@ -17,30 +22,53 @@ if TYPE_CHECKING:
 
 #: Longest wait, in seconds: an import may itself wait for what the forking thread holds.
 _LONGEST_S: Final = 5.0
+#: Threads that a fork has waited for in vain. No other fork does.
+_in_vain: set[int] = set()
+# Whether the present fork has waited.
+_has_waited = False
 
 
 def wait_for_others() -> None:
-    """Wait until no other thread is in an import that gzarr has begun."""
+    """Wait until no other thread is in an import that gzarr has begun; once in a fork."""
+    global _has_waited
     ends = time.monotonic() + _LONGEST_S
-    while _others_import() and time.monotonic() < ends:
+    while not _has_waited and (importing := _importing() - _in_vain):
+        if time.monotonic() >= ends:
+            _in_vain.update(importing)
         time.sleep(0.0005)
+    _has_waited = True
 
 
-def _others_import() -> bool:
+def _end_fork() -> None:
+    global _has_waited
+    _has_waited = False
+
+
+def _importing() -> set[int]:
+    """Return the other threads that import something for gzarr."""
     # Python tells nowhere else who imports. Without these names, a fork is as it is without gzarr.
     locks = getattr(getattr(importlib, "_bootstrap", None), "_module_locks", {})
     known = [getattr(reference(), "owner", None) for reference in list(locks.values())]
     owners = {owner for owner in known if isinstance(owner, int)}
     # A thread that forks during an import may be what others wait for.
     if not owners or threading.get_ident() in owners:
-        return False
+        return set()
     frames = sys._current_frames()
-    return any(_is_for_gzarr(frames.get(owner)) for owner in owners)
+    return {owner for owner in owners if _is_for_gzarr(frames.get(owner))}
 
 
 def _is_for_gzarr(frame: FrameType | None) -> bool:
+    """Return whether a thread is in an import that code of gzarr has asked for, from the innermost frame outwards."""
+    is_import = False
     while frame is not None:
-        if str(frame.f_globals.get("__name__")).partition(".")[0] == "gzarr":
+        name = str(frame.f_globals.get("__name__"))
+        if name == "importlib._bootstrap":
+            is_import = True
+        elif is_import and name.partition(".")[0] == "gzarr":
             return True
         frame = frame.f_back
     return False
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=wait_for_others, after_in_parent=_end_fork, after_in_child=_end_fork)

@@ -13,7 +13,7 @@ from ..engines.cuda import devices, driver
 from ..errors import ArgumentError, StoreError
 from ..metadata.formats import FORMATS
 from ..nodes.attributes import Attributes
-from ..stores.base import SizedStore, lists_all
+from ..stores.base import SizedStore, is_listable, lists_all
 from .stored_chunks import stored_chunks
 from .token import token_of
 
@@ -304,8 +304,10 @@ class ArrayProperties:
         StoreError
             If the store cannot list its keys with their sizes, or fails.
         """
-        if not (isinstance(self._store, SizedStore) and lists_all(self._store)):
+        if not (isinstance(self._store, SizedStore) and is_listable(self._store)):
             raise StoreError(f"{self._store!r} does not tell the sizes of its values")
+        if not lists_all(self._store):
+            raise StoreError(f"{self._store!r} may have chunks that it does not list, whose sizes it does not tell")
         prefix = f"{self._path}/" if self._path else ""
         return sum(nbytes for _, nbytes in self._store.list_sizes(prefix))
 

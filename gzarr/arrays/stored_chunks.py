@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 from typing import TYPE_CHECKING, Final
 
@@ -26,7 +25,7 @@ def stored_chunks(
 ) -> Iterator[Chunk]:
     """Yield the stored chunks (shards, in a sharded array) of an array, in the order of the listing.
 
-    A store that may not list all its keys (``lists_all``) is asked for each chunk of the grid that it does not list.
+    A store that may not list all its keys (``lists_all``), and lists no chunk, is asked for each one of the grid.
 
     Parameters
     ----------
@@ -50,16 +49,19 @@ def stored_chunks(
     if outside or lists_all(store):
         yield from _listed(store, metadata, path, outside=outside)
         return
-    seen: set[tuple[int, ...]] = set()
-    # Not all can list keys: they are asked for every chunk.
-    with contextlib.suppress(StoreError):
-        for key, coords in _listed(store, metadata, path, outside=False):
-            seen.add(coords)
-            yield key, coords
+    lists_chunks = False
+    try:
+        for chunk in _listed(store, metadata, path, outside=False):
+            lists_chunks = True
+            yield chunk
+    except StoreError:
+        # Not all can list keys.
+        if lists_chunks:
+            raise
+    if lists_chunks:
+        return
     folder, encoding = metadata.key_prefix(path), metadata.chunk_key_encoding
-    others = (
-        (folder + encoding.encode(coords), coords) for coords in grid_points(metadata.grid_shape) if coords not in seen
-    )
+    others = ((folder + encoding.encode(coords), coords) for coords in grid_points(metadata.grid_shape))
     while some := list(itertools.islice(others, _ASKED)):
         found = are_stored(store, [key for key, _ in some])
         yield from (chunk for chunk, is_there in zip(some, found, strict=True) if is_there)

@@ -81,6 +81,8 @@ _OF_BYTES = frozenset(
         *("lzw", "pglz", "snappy", "zlib", "zlibng", "zopfli", "zstd"),
     )
 )
+#: Bytes of the first buffer for a size that is not known, and how many times as large each further one is.
+_FIRST_ROOM, _RATIO = 1 << 16, 8
 #: Codecs of imagecodecs that take a buffer of any size, and fail or fill it if it is too small. The others make what
 #: their parameters say, or at most some times the encoded bytes; pglz needs the exact size.
 _INTO_A_BUFFER = (_OF_BYTES - {_IMAGECODECS + "pglz"}) | frozenset(
@@ -249,7 +251,18 @@ class NumcodecsBytesToBytes(NumcodecsCodec):
         if self.id in _CHECKSUMS and data.size < 4:
             raise ValueError(f"{self.label}: {data.size} bytes are too few to hold a checksum")
         if self.id in _INTO_A_BUFFER:
-            return checked(self._decode_into_a_buffer(data, ceiling(representation)), representation, self.label)
+            most = ceiling(representation)
+            # Of unknown size, it is rarely near what is allowed.
+            room = most if representation.nbytes is not None else min(most, max(_FIRST_ROOM, _RATIO * data.size))
+            while True:
+                try:
+                    output = self._decode_into_a_buffer(data, room)
+                    break
+                except ValueError:
+                    if room >= most:
+                        raise
+                room = min(most, _RATIO * room)
+            return checked(output, representation, self.label)
         return checked(flat(self._call("decode", data)), representation, self.label)
 
     def _decode_into_a_buffer(self, data: Bytes, limit: int) -> Bytes:

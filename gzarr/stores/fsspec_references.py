@@ -242,11 +242,11 @@ def filesystem_of(fs: Any, target: ReferenceTarget) -> Any:
     if protocol in known:
         return known[protocol]
     for found in known.values():
-        if (protocol or "file") in _protocols(found):
+        if _takes(found, protocol or "file"):
             return found
     if given is not None or not isinstance(arguments.get("remote_protocol"), (_Unnamed, type(None))):
         needed = "paths without a protocol" if protocol is None else repr(protocol)
-        filesystems = ", ".join(f"{name!r}: ..." for name in (*known, protocol))
+        filesystems = ", ".join(f"{name!r}: ..." for name in (*known, protocol) if name is not None or name == protocol)
         raise BadReferenceError(
             f"there is no filesystem for {needed}, as its target {redaction.named(target.path)} needs it, among those "
             "given for references (fs= or remote_protocol=), and no other is made; if they may read there, pass "
@@ -268,13 +268,21 @@ def _arguments(fs: Any) -> dict[str, Any]:
     return {**dict(zip([*made.parameters][1:], fs.storage_args, strict=False)), **fs.storage_options}
 
 
-def _protocols(fs: Any) -> tuple[str, ...]:
-    """Return the protocols of the URLs that a filesystem takes."""
+def _takes(fs: Any, protocol: str) -> bool:
+    """Return whether a filesystem takes the URLs of a protocol."""
     if is_a(fs, "fsspec.implementations.asyn_wrapper", "AsyncFileSystemWrapper"):
-        return _protocols(fs.sync_fs)
+        return _takes(fs.sync_fs, protocol)
     own = (fs.protocol,) if isinstance(fs.protocol, str) else tuple(fs.protocol)
     # One that keeps files takes the URLs of the filesystem that it has them from, too.
-    return own + _protocols(fs.fs) if is_a(fs, "fsspec.implementations.cached", "CachingFileSystem") else own
+    of_kept = is_a(fs, "fsspec.implementations.cached", "CachingFileSystem")
+    if protocol in own or (of_kept and _takes(fs.fs, protocol)):
+        return True
+    try:
+        # Some are known by more names than they say.
+        return type(fs) is module("fsspec").get_filesystem_class(protocol)
+    # Packages may be absent, and the import of one may raise anything.
+    except Exception:
+        return False
 
 
 def keys(fs: Any, prefix: str, *, below: bool) -> Iterator[str]:

@@ -12,6 +12,7 @@ import pickle
 import re
 import sys
 import time
+import weakref
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -108,8 +109,9 @@ class ZarrStore(RequestedValues, WholeValues):
     refused at once. Of what zarr-python calls absent, nothing can be told apart: :func:`gzarr.open` therefore does not
     use its ``ObjectStore``, ``FsspecStore`` and ``LocalStore``, but what these stand for.
 
-    Stores of other classes than zarr-python's and Icechunk's, and of derived ones with a ``get`` of their own, may have
-    chunks that they do not list, as tifffile's and VirtualiZarr's have: they are asked for each that is not listed.
+    Stores of other classes than zarr-python's and Icechunk's, and of derived ones with a ``get`` of their own but
+    wrappers, may list documents only, as tifffile's and VirtualiZarr's do: where they list no chunk of an array, they
+    are asked for each.
     """
 
     def __init__(self, store: Any, *, read_only: bool = False, timeout: float = DEFAULT_TIMEOUT_S) -> None:
@@ -127,7 +129,7 @@ class ZarrStore(RequestedValues, WholeValues):
         self._lists: bool | None = None
         if not self._lists_all:
             # Only others may be unable to list, and have to be asked.
-            self.can_list = self._can_list
+            self.can_list = partial(_can_list, weakref.ref(self))
         if not getattr(store, "_is_open", True):
             self._try("open", "", store._ensure_open)
 
@@ -319,7 +321,7 @@ class ZarrStore(RequestedValues, WholeValues):
         """Return whether a key that the store does not list is absent."""
         return self._lists_all
 
-    def _can_list(self) -> bool:
+    def _lists_keys(self) -> bool:
         """Return whether the store can list what is below a node: one request, and none once its answer is known."""
         store = self._here()
 
@@ -517,6 +519,12 @@ def _without_trace(error: BaseException) -> BaseException:
     return type(error)(": ".join(dict.fromkeys([*said, *causes])))
 
 
+def _can_list(reference: weakref.ref[ZarrStore]) -> bool:
+    """Return whether a store can list. A method of its own, kept in it, would keep it from being freed."""
+    store = reference()
+    return store is not None and store._lists_keys()
+
+
 def _with_wrapped(store: Any) -> list[Any]:
     """Return a store and all stores that it holds."""
     found = [store]
@@ -530,8 +538,12 @@ def _lists_all(store: Any) -> bool:
     """Return whether a store and all stores that it holds list every key, as far as their classes tell.
 
     Classes of others, and those derived from known ones, may make chunks when these are read, and list documents only.
+    Wrappers pass on what they read.
     """
-    methods = (getattr(type(one), name) for one in _with_wrapped(store) for name in ("get", "list_prefix"))
+    wrapper: Any = getattr(sys.modules.get("zarr.storage"), "WrapperStore", ())
+    stores = _with_wrapped(store)
+    methods = [type(one).list_prefix for one in stores]
+    methods += [type(one).get for one in stores if not isinstance(one, wrapper)]
     return all(str(getattr(method, "__module__", "")).partition(".")[0] in _LIST_ALL for method in methods)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tracemalloc
 import zlib
 from typing import Any
@@ -10,6 +11,8 @@ import numcodecs
 import numpy as np
 import pytest
 
+import gzarr
+from gzarr.codecs import buffers, numcodecs_adapter
 from gzarr.codecs.codec import BytesRepresentation
 from gzarr.codecs.numcodecs_adapter import _INTO_A_BUFFER, _OF_BYTES, is_known
 from gzarr.codecs.registry import codec_from_v2
@@ -107,3 +110,35 @@ def test_bytes_of_any_length() -> None:
     assert codec.decode(data, BytesRepresentation(None, 5000)).tobytes() == bytes(5000)
     with pytest.raises(ValueError, match="cannot be decoded to at most 4990 bytes"):
         codec.decode(data, BytesRepresentation(None, 4990))
+
+
+@pytest.mark.parametrize("name", ["zstd", "lz4", "zlib", "brotli", "bz2"])
+@pytest.mark.parametrize("texts", [["short"] * 1000, ["long " * 1_000_000]], ids=["short", "long"])
+def test_buffers_for_unknown_sizes_are_small_at_first(
+    name: str, texts: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes: list[int] = []
+
+    def empty(nbytes: int, label: str) -> Any:
+        sizes.append(nbytes)
+        return buffers.empty(nbytes, label)
+
+    monkeypatch.setattr(numcodecs_adapter, "empty", empty)
+    store = {
+        ".zarray": json.dumps(
+            {
+                "zarr_format": 2,
+                "shape": [len(texts)],
+                "chunks": [len(texts)],
+                "dtype": "|O",
+                "filters": [{"id": "vlen-utf8"}],
+                "compressor": {"id": f"imagecodecs_{name}"},
+                "order": "C",
+                "fill_value": "",
+            }
+        ).encode()
+    }
+    array = gzarr.open_array(store, mode="r+", device="cpu")
+    array[...] = texts
+    assert array[...].tolist() == texts
+    assert max(sizes) <= 16 * sum(map(len, texts)) + (1 << 17)

@@ -162,3 +162,25 @@ def test_local_files_only(tmp_path: Path) -> None:
         with pytest.raises(ChunkError, match="there is no filesystem for 'memory'"):
             array[...]
         assert gzarr.open("reference://", storage_options={"fo": far})[...].tolist() == DATA.tolist()
+
+
+class Known(fsspec.get_filesystem_class("memory")):  # type: ignore[misc]
+    """A filesystem that is registered by more names than it says: adlfs says "abfs", and takes "az", too."""
+
+    protocol = "known"
+
+    @classmethod
+    def _strip_protocol(cls, path: str) -> str:
+        stripped: str = super()._strip_protocol(path.removeprefix("alias://").removeprefix("known://"))
+        return stripped
+
+
+def test_names_that_a_filesystem_does_not_say() -> None:
+    for name in ("known", "alias"):
+        fsspec.register_implementation(name, Known, clobber=True)
+    fsspec.filesystem("known").pipe_file("/far", DATA.tobytes())
+    options = {"fo": references(["alias:///far", 0, 16]), "remote_protocol": "known"}
+    assert gzarr.open("reference://", storage_options=options)[...].tolist() == DATA.tolist()
+    options["fo"] = references(["file:///far", 0, 16])
+    with pytest.raises(ChunkError, match=r"pass fs=\{'known': ..., 'file': ...\}"):
+        gzarr.open("reference://", storage_options=options)[...]
