@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from ..cached import cached_property
+from ..distinct import distinct
 from ..errors import ArgumentError, SelectionError
 from ..plan.selection import parse_basic
 
@@ -17,6 +19,10 @@ if TYPE_CHECKING:
     IntArray: TypeAlias = npt.NDArray[np.int64]
     #: What −1 among columns is: one of zeros, or, as in NumPy, the last one.
     Missing: TypeAlias = Literal["zero"] | None
+
+#: Columns of a matrix that always have a table, and how many there may be for each chosen one and each entry.
+_TABLED: Final = 1 << 22
+_TIMES: Final = 4
 
 
 def chosen_along(selection: Any, length: int, what: str, name: str, missing: Missing = None) -> IntArray | None:
@@ -82,21 +88,53 @@ class Columns:
     ----------
     count
         Number of columns of the result.
-    offsets
-        int64 ``(columns + 1,)``: column ``c`` becomes those in ``places`` from ``offsets[c]`` to ``offsets[c + 1]``.
+    length
+        Number of columns that entries may be of.
+    numbers
+        int64 ``(m,)``, the chosen ones, ascending; none for columns of the result that are missing.
     places
-        int32, at most ``count`` of them: columns that are missing come from none.
+        int32 ``(m,)``, the column of the result that each of them becomes.
     """
 
     count: int
-    offsets: IntArray
+    length: int
+    numbers: IntArray
     places: npt.NDArray[np.int32]
 
     @classmethod
     def of(cls, chosen: IntArray, length: int) -> Columns:
         """Return what choosing some of ``length`` columns means; −1 is a column of zeros."""
-        offsets = np.zeros(length + 1, np.int64)
         there = np.flatnonzero(chosen >= 0)
         found = chosen[there]
-        np.cumsum(np.bincount(found, minlength=length), out=offsets[1:])
-        return cls(len(chosen), offsets, there[np.argsort(found, kind="stable")].astype(np.int32))
+        order = np.argsort(found, kind="stable")
+        return cls(len(chosen), length, found[order], there[order].astype(np.int32))
+
+    @cached_property
+    def offsets(self) -> IntArray:
+        """int64 ``(length + 1,)``: column ``c`` becomes ``places[offsets[c]:offsets[c + 1]]``."""
+        offsets = np.zeros(self.length + 1, np.int64)
+        np.cumsum(np.bincount(self.numbers, minlength=self.length), out=offsets[1:])
+        return offsets
+
+    def have_table(self, entries: int) -> bool:
+        """Return whether the offsets of all columns take little memory beside a number of entries, or at all.
+
+        Documents may say that there are two thousand million columns.
+        """
+        return self.length <= max(_TABLED, _TIMES * (entries + len(self.numbers)))
+
+    def ranked(self, indices: npt.NDArray[Any]) -> tuple[Columns, npt.NDArray[np.int32]]:
+        """Return the same choice among those columns alone that are chosen or that entries have, in their order.
+
+        Parameters
+        ----------
+        indices
+            The column of each entry, ``(e,)``.
+
+        Returns
+        -------
+        The chosen columns, and the column of each entry, ``(e,)``: by their ranks, so what ascends still does.
+        """
+        known = distinct(indices, self.numbers.astype(np.int32))
+        columns = Columns(self.count, len(known), np.searchsorted(known, self.numbers), self.places)
+        return columns, np.searchsorted(known, indices).astype(np.int32)

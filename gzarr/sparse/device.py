@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from ..arrays.outputs import DeviceResults, Results
-    from .chosen import Columns
     from .wanted import Scaling, Wanted
 
     IntArray = npt.NDArray[np.int64]
@@ -66,8 +65,17 @@ class DeviceMemory:
         return HostMemory().first_wrong(self._on_host(entries), columns)
 
     def prepared(self, entries: Entries, wanted: Wanted) -> Entries:
-        """Return entries of which is known whether they ascend, scaled in place where that can be done by entry."""
-        entries = replace(entries, ascend=not self._flags(entries, 0)[1])
+        """Return entries with the wanted columns, scaled in place where that can be done by entry.
+
+        It is known whether they ascend.
+        """
+        columns, indices = wanted.columns, entries.indices
+        if columns is not None and not columns.have_table(len(indices)):
+            with self._device:
+                columns, ranks = columns.ranked(self._device.to_host(indices, self._stream))
+                indices = self._upload(ranks)
+                self._wait()
+        entries = replace(entries, indices=indices, columns=columns, ascend=not self._flags(entries, 0)[1])
         scaling = wanted.scaling
         if scaling and (entries.ascend or not scaling.log1p):
             self._scale(entries, scaling)
@@ -84,16 +92,16 @@ class DeviceMemory:
             with self._device, self._stream:
                 entries = replace(entries, values=entries.values.copy())
             self._scale(entries, wanted.scaling)
-        if wanted.columns is None and rows is None:
+        if entries.columns is None and rows is None:
             return entries
         begins, ends = entries.bounds(rows)
         count = len(begins)
-        job, word = _Job(entries, wanted.columns, rows=rows), word_of(entries.values.dtype)
+        job, word = _Job(entries, rows=rows), word_of(entries.values.dtype)
         blocks = k.blocks(-(-count // k.THREADS))
         offsets = np.zeros(count + 1, np.int64)
         with self._device:
             address = self._device.address
-            if wanted.columns is None:
+            if entries.columns is None:
                 np.cumsum(ends - begins, out=offsets[1:])
             elif entries.indices.size:
                 uploaded = self._upload(job.words)
@@ -140,7 +148,7 @@ class DeviceMemory:
         if not is_scaled or not entries.ascend or base % word or target.stride % word or (places % word).any():
             self._densify_on_host(entries, wanted, target, rows)
             return
-        job = _Job(entries, wanted.columns, (places // word, target.stride // word, target.width), rows)
+        job = _Job(entries, (places // word, target.stride // word, target.width), rows)
         with self._device:
             # What has no entries has no memory, and the kernel reads none.
             values = entries.values if entries.values.size else memory
@@ -169,7 +177,7 @@ class DeviceMemory:
 
         if not entries.values.size:
             return
-        job, word = _Job(entries, None), word_of(entries.values.dtype)
+        job, word = _Job(replace(entries, columns=None)), word_of(entries.values.dtype)
         job.words[k.SCALING] = (scaling.total is not None) | scaling.log1p << 1
         job.words[k.TOTAL : k.TOTAL + 1].view(np.float64)[0] = 0.0 if scaling.total is None else scaling.total
         with self._device:
@@ -206,7 +214,7 @@ class DeviceMemory:
 
         if not entries.values.size:
             return False, False
-        job = _Job(entries, None)
+        job = _Job(replace(entries, columns=None))
         job.words[k.COLUMNS] = columns
         with self._device:
             uploaded = self._upload(job.words)
@@ -218,10 +226,10 @@ class DeviceMemory:
 
     def _on_host(self, entries: Entries) -> Entries:
         with self._device:
-            return Entries(
-                entries.offsets,
-                self._device.to_host(entries.indices, self._stream),
-                self._device.to_host(entries.values, self._stream),
+            return replace(
+                entries,
+                indices=self._device.to_host(entries.indices, self._stream),
+                values=self._device.to_host(entries.values, self._stream),
             )
 
     def _upload(self, words: npt.NDArray[Any]) -> Any:
@@ -248,8 +256,8 @@ class _Job:
 
     Parameters
     ----------
-    entries, columns
-        Entries of all rows, and the chosen columns.
+    entries
+        Entries of all rows, with the chosen columns.
     dense
         The word of each row's first element in dense results, the distance of its elements in words, and their number.
     rows
@@ -266,12 +274,12 @@ class _Job:
     def __init__(
         self,
         entries: Entries,
-        columns: Columns | None,
         dense: tuple[IntArray, int, int] | None = None,
         rows: IntArray | None = None,
     ) -> None:
         from gzarr_kernels.device import sparse as k
 
+        columns = entries.columns
         begins, ends = entries.bounds(rows)
         count = len(begins)
         self.flags: int = k.SIZE + 2 * count

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from ..arrays.outputs import Results
+    from .chosen import Columns
     from .wanted import Wanted
 
     IntArray = npt.NDArray[np.int64]
@@ -34,6 +35,8 @@ class Entries:
         Whether it is known that the indices of each row ascend.
     scaled
         Whether the values are scaled already.
+    columns
+        The chosen ones of the columns that indices are of; None for all as they are.
     """
 
     offsets: IntArray
@@ -41,6 +44,7 @@ class Entries:
     values: Any
     ascend: bool = False
     scaled: bool = False
+    columns: Columns | None = None
 
     @property
     def nbytes(self) -> int:
@@ -75,12 +79,15 @@ class Memory(Protocol):
         """Return the place of the first index that is no column, or -1."""
 
     def prepared(self, entries: Entries, wanted: Wanted) -> Entries:
-        """Return entries with what is to be done once for all that is made of them; they are not used afterwards."""
+        """Return entries with what is to be done once for all that is made of them; they are not used afterwards.
+
+        The result has the columns that are wanted, by which indices may be others.
+        """
 
     def taken(
         self, entries: Entries, wanted: Wanted, rows: IntArray | None = None, results: Results | None = None
     ) -> Entries:
-        """Return the entries of some rows, int64 ``(n,)``, that are wanted, as their columns in the result, in order.
+        """Return the entries of some rows, int64 ``(n,)``, in chosen columns, as these in the result, in order.
 
         Indices of the result are int32. In host memory, results may be in memory of the caller's.
         """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -63,8 +64,11 @@ class HostMemory:
         return int(np.argmax(unsigned >= columns))
 
     def prepared(self, entries: Entries, wanted: Wanted) -> Entries:
-        """Return the entries: kernels scale values when they make something of them."""
-        return entries
+        """Return the entries with the wanted columns: kernels scale values when they make something of them."""
+        columns, indices = wanted.columns, entries.indices
+        if columns is not None and not columns.have_table(len(indices)):
+            columns, indices = columns.ranked(indices)
+        return replace(entries, indices=indices, columns=columns)
 
     def taken(
         self, entries: Entries, wanted: Wanted, rows: IntArray | None = None, results: Results | None = None
@@ -73,7 +77,7 @@ class HostMemory:
         begins, ends = entries.bounds(rows)
         offsets = np.zeros(len(begins) + 1, np.int64)
         job = _Job(entries, wanted, begins, ends)
-        if wanted.columns is None:
+        if entries.columns is None:
             np.subtract(ends, begins, out=offsets[1:])
         else:
             job.slots[s.NEW_OFFSETS] = address(offsets)
@@ -109,7 +113,7 @@ class HostMemory:
         job.slots[s.TARGETS] = address(target.addresses)
         job.slots[s.COLUMN_STRIDE], job.slots[s.COLUMNS] = target.stride, target.width
         itemsize, count = wanted.dtype.itemsize, len(target.addresses)
-        is_plain = wanted.columns is None and target.stride == itemsize and itemsize in (4, 8)
+        is_plain = entries.columns is None and target.stride == itemsize and itemsize in (4, 8)
         job.slots[s.STREAM] = is_plain and count * target.width * itemsize > STREAM_BYTES
         job.run("densify", target.width * count)
 
@@ -159,7 +163,7 @@ class _Job:
     """
 
     def __init__(self, entries: Entries, wanted: Wanted, begins: IntArray, ends: IntArray) -> None:
-        columns, scaling, values = wanted.columns, wanted.scaling, entries.values
+        columns, scaling, values = entries.columns, wanted.scaling, entries.values
         self._kept = entries, wanted, begins, ends
         self.slots: IntArray = np.zeros(s.SIZE, np.int64)
         job = self.slots

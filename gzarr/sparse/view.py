@@ -125,7 +125,11 @@ class DenseView(ExportedArray):
         if not isinstance(other, DenseView):
             return NotImplemented
         same = self.store == other.store and (self.name, self.dtype) == (other.name, other.dtype)
-        return same and self._scaling == other._scaling and np.array_equal(self._numbers, other._numbers)
+        if not same or self._scaling != other._scaling:
+            return False
+        if self._columns is None or other._columns is None:
+            return self._columns is other._columns
+        return np.array_equal(self._columns, other._columns)
 
     __hash__: ClassVar[None] = None  # type: ignore[assignment]
 
@@ -140,7 +144,7 @@ class DenseView(ExportedArray):
 
     def __dask_tokenize__(self) -> str:
         said = f"{self.store!r} {self.name} {self.shape} {self.dtype} {self._scaling}"
-        return f"{said} {self._numbers.tobytes().hex()}"
+        return said if self._columns is None else f"{said} {self._columns.tobytes().hex()}"
 
     @property
     def matrix(self) -> CompressedRows:
@@ -161,11 +165,6 @@ class DenseView(ExportedArray):
     def scaling(self) -> Scaling:
         """How each row is scaled."""
         return self._scaling
-
-    @property
-    def _numbers(self) -> IntArray:
-        """Numbers of the columns."""
-        return np.arange(self.shape[1], dtype=np.int64) if self._columns is None else self._columns
 
     def _check_writable(self) -> None:
         raise ReadOnlyError(f"{self.name} is a dense view of a sparse matrix, which is for reading")
@@ -271,7 +270,9 @@ class _DenseReader(Reader):
         """Return the columns of a slice of the view."""
         if start == 0 and step == 1 and count == self._metadata.shape[1]:
             return self._whole
-        chosen = self._view._numbers[start : start + (count - 1) * step + 1 : step]
+        chosen = start + step * np.arange(count, dtype=np.int64)
+        if self._view._columns is not None:
+            chosen = self._view._columns[chosen]
         return Columns.of(chosen, self._view._snapshot.shape[1])
 
 
