@@ -96,7 +96,7 @@ def output(memory: Results, out: Any, shape: tuple[int, ...], dtype: np.dtype[An
     Raises
     ------
     OutputError
-        If ``out`` has the wrong kind, shape or dtype, or is read-only.
+        If ``out`` has the wrong kind, shape or dtype, is read-only, or has one place in memory for several elements.
     DeviceError
         If the device cannot hold elements of this dtype.
     SelectionError
@@ -138,6 +138,24 @@ def _check(memory: Results, out: Any, shape: tuple[int, ...], dtype: np.dtype[An
         raise OutputError(f"out= has shape {out.shape}, but the selection gives {shape}")
     if out.dtype != dtype:
         raise OutputError(f"out= has dtype {out.dtype}, but the selection gives {dtype}")
+    check_elements(out)
+
+
+def check_elements(out: Any) -> None:
+    """Refuse an array in memory that cannot hold just any elements.
+
+    Raises
+    ------
+    OutputError
+        If it is read-only, or if elements along an axis are one.
+    """
     # CuPy's arrays have no such flag: they are always writable.
     if not getattr(out.flags, "writeable", True):
         raise OutputError("out= is read-only")
+    if out.size and out.itemsize:
+        for axis, (n, stride) in enumerate(zip(out.shape, out.strides, strict=True)):
+            if n > 1 and not stride:
+                raise OutputError(
+                    f"out= has one place in memory for all elements along axis {axis}, like what broadcast_to returns; "
+                    "pass an array that has a place for each, such as out.copy()"
+                )

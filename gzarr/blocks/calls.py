@@ -147,10 +147,16 @@ class PlannedCall:
         return [own if isinstance(own, Array) else one for own, one in zip(self.given, made, strict=True)]
 
     def synchronize(self) -> None:
-        """Wait for what the caller has enqueued on arrays of the device, before blocks of them are read."""
+        """Wait for what the caller has enqueued on arrays of the device, before blocks of them are read.
+
+        Raises
+        ------
+        ArgumentError
+            If CuPy's current stream cannot be waited for.
+        """
         if self.device != "cpu":
             with get_device(self.device) as own:
-                own.current_stream().synchronize()
+                own.as_stream(None).synchronize()
 
 
 @dataclass(frozen=True, kw_only=True)

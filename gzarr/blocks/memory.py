@@ -150,7 +150,7 @@ class BlockMemory:
             return value
         assert self.stream is not None
         with self._device as device:
-            stream = device.current_stream()
+            stream = device.as_stream(None)
             stream.wait_event(self.stream.record(device.event()))
             return hand_over(device, value, (self.stream,), stream)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import numpy as np
 
 from ..arrays.array import Array
-from ..arrays.outputs import HOST, DeviceResults
+from ..arrays.outputs import HOST, DeviceResults, check_elements
 from ..arrays.stored_chunks import stored_chunks
 from ..codecs.choice import AUTO
 from ..dtypes.masks import unmasked
@@ -145,6 +145,7 @@ def make_output(
             raise OutputError(
                 f"out= must be an array of device {device!r}, of gzarr, or a store, not {type(value).__name__}"
             )
+        check_elements(value)
         return value
     layout: dict[str, Any] = {"shape": shape}
     if geometry.kept != tuple(range(like.ndim)):
@@ -319,7 +320,7 @@ class NewOutput:
         if device != "cpu":
             # The caller's own, in whose order the array's memory is used again once the caller drops it.
             with get_device(device) as own:
-                self._results = DeviceResults(own, own.current_stream())
+                self._results = DeviceResults(own, own.as_stream(None))
 
     @property
     def data_type(self) -> np.dtype[Any] | None:
@@ -330,10 +331,12 @@ class NewOutput:
         """Return the array, for writing in order with some memory's stream; ``dtype`` is its type if there is none."""
         with self._lock:
             if self._array is None:
-                self._array = self._results.empty(shape, self._dtype or dtype)
+                made = self._results.empty(shape, self._dtype or dtype)
                 if isinstance(self._results, DeviceResults):
                     with self._results.device as own:
                         self._before = self._results.stream.record(own.event())
+                # Not before: nothing would wait.
+                self._array = made
         if memory is not None:
             memory.wait_for(self._before)
         return self._array

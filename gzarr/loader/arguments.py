@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
 #: Largest integer: what is computed of a few of them fits int64.
-_MOST: Final = 2**48
+MOST: Final = 2**48
 
 
-def integer(name: str, value: Any, least: int = 0, most: float = _MOST) -> int:
+def integer(name: str, value: Any, least: int = 0, most: float = MOST) -> int:
     """Return an integer from ``least`` to ``most``."""
     number = () if isinstance(value, (bool, np.bool_)) else integers((value,), least, most)
     if not number:
@@ -28,7 +28,7 @@ def integer(name: str, value: Any, least: int = 0, most: float = _MOST) -> int:
     return number[0]
 
 
-def integers(value: Any, least: float = -_MOST, most: float = _MOST) -> tuple[int, ...]:
+def integers(value: Any, least: float = -MOST, most: float = MOST) -> tuple[int, ...]:
     """Return integers from ``least`` to ``most``; an empty tuple if it is something else."""
     try:
         numbers = tuple(map(operator.index, value))

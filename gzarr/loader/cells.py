@@ -47,20 +47,27 @@ class Footprint:
     size: tuple[int, ...]
     weight: float
 
-    def chunks_along(self, axis: int, first: IntArray, last: IntArray) -> tuple[IntArray, IntArray]:
-        """Return the first and the last chunk that the cells from ``first`` to ``last`` along an axis need."""
-        begin = first * self.stride[axis] + self.low[axis]
-        end = last * self.stride[axis] + self.low[axis] + self.length[axis] - 1
-        top = self.size[axis] - 1
-        return np.clip(begin, 0, top) // self.chunk[axis], np.clip(end, 0, top) // self.chunk[axis]
-
     def amplification(self, axis: int, cells: int, length: int) -> float:
-        """Return how often each needed chunk is decoded along an axis, in the mean, by groups of ``length`` cells."""
-        first = np.arange(0, cells, length)
-        low, high = self.chunks_along(axis, first, np.minimum(first + length, cells) - 1)
+        """Return how often each needed chunk is decoded along an axis, in the mean, by groups of ``length`` cells.
+
+        There may be thousands of millions of groups, so their chunks are summed up in closed form.
+        """
+        stride, chunk, size = self.stride[axis], self.chunk[axis], self.size[axis]
+        step, groups = length * stride, -(-cells // length)
+        # Elements at which the first group, the second one and the last one begin; at which the first and the last end.
+        begin, over = self.low[axis], self.length[axis] - 1
+        end, last_end = begin + (length - 1) * stride + over, begin + (cells - 1) * stride + over
+        first, last = _chunk_of(begin, chunk, size), _chunk_of(last_end, chunk, size)
+        begins = _sum_of_chunks(groups, step, begin, chunk, size)
+        ends = _sum_of_chunks(groups - 1, step, end, chunk, size) + last
         # Neighbouring groups share at most their edge; chunks between two cells are few enough to be counted as needed.
-        distinct = int(high[-1] - low[0]) + 1 - int(np.maximum(low[1:] - high[:-1] - 1, 0).sum())
-        return float((high - low + 1).sum() / distinct)
+        between = 0
+        if chunk < min(stride - over, size):
+            # From a group to the next one that begins in another chunk. This one is at least one chunk further on.
+            least = max(-((begin - chunk) // step), 1)
+            most = min(((size - 1) // chunk * chunk - 1 - end) // step + 1, groups - 1)
+            between = (begins - first) - (ends - last) - max(most - least + 1, 0)
+        return (ends - begins + groups) / (last - first + 1 - between)
 
     def group_bytes(self, lengths: Sequence[int]) -> float:
         """Return the bytes of memory that a group of ``lengths`` cells takes: of its samples, or of all they are in."""
@@ -71,6 +78,31 @@ class Footprint:
             for g, step, n, s in zip(lengths, self.stride, self.length, self.size, strict=True)
         )
         return self.weight * min(cells * window, box)
+
+
+def _chunk_of(element: int, chunk: int, size: int) -> int:
+    """Return the chunk of an element, or of the next one inside of the array."""
+    return min(max(element, 0), size - 1) // chunk
+
+
+def _sum_of_chunks(count: int, step: int, first: int, chunk: int, size: int) -> int:
+    """Return the sum of the chunks of ``count`` elements from ``first`` on, ``step`` apart; see :func:`_chunk_of`."""
+    before = min(max(-(first // step), 0), count)
+    end = min(max((size - 1 - first) // step + 1, before), count)
+    return _sum_of_floors(end - before, chunk, step, first + before * step) + (count - end) * _chunk_of(
+        size, chunk, size
+    )
+
+
+def _sum_of_floors(count: int, divisor: int, step: int, first: int) -> int:
+    """Return the sum of ``(first + i * step) // divisor`` for each ``i`` below ``count``, by Euclid's algorithm."""
+    result = 0
+    while count > 0:
+        result += count * (count - 1) // 2 * (step // divisor) + count * (first // divisor)
+        step, first = step % divisor, first % divisor
+        # What is left are points of integers below a line; those of the other axis are counted.
+        (count, first), step, divisor = divmod(step * count + first, divisor), divisor, step
+    return result
 
 
 def amplification(footprints: Sequence[Footprint], counts: Sequence[int], lengths: Sequence[int]) -> float:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from ..cached import cached_property
+from ..display import readable_size
 from ..distinct import distinct
+from ..errors import ArgumentError
 from .keeping import chosen, doubled
 from .order import EpochOrder
 from .row_sizes import cut_by_bytes
@@ -29,9 +32,12 @@ if TYPE_CHECKING:
 _BUSY_SAMPLES: Final = 64
 _BUSY_BYTES: Final = 32 << 20
 # Bytes that the order of a sample and the plan of each window take while they are made; and those that a group takes
-# in the order of all groups.
+# in the order of all groups, and a read among all reads.
 _PLANNING_BYTES: Final = 400
 _GROUP_BYTES: Final = 120
+_READ_BYTES: Final = 40
+# The memory of a machine that does not tell it.
+_MEMORY_BYTES: Final = 1 << 37
 # Samples of a group, in the mean, for which reading it as a whole pays.
 _LEAST_OF_A_GROUP: Final = 16
 # What is reckoned for many samples takes memory for this many at a time.
@@ -83,6 +89,26 @@ class Epoch:
     def cells(self) -> VolumesCells:
         """The cells of this epoch."""
         return self.samples.cells(self.settings.seed, self.number, grouped=self.settings.shuffle == "blocks")
+
+    def refuse_too_many_groups(self) -> None:
+        """Refuse an order in blocks that this machine has no memory for.
+
+        Raises
+        ------
+        ArgumentError
+            If that is so.
+        """
+        if self.settings.shuffle == "blocks":
+            groups = sum(volume.samples.groups for volume in self.samples.each)
+            self._refuse(groups, _GROUP_BYTES, "groups", "shuffle='full' or False does without; or give larger chunks")
+
+    def _refuse(self, parts: int, nbytes: int, what: str, hint: str) -> None:
+        """Refuse an epoch of so many parts that a list of them does not fit the memory."""
+        if parts * nbytes > (most := _memory_bytes()):
+            raise ArgumentError(
+                f"an epoch of {self.samples.count} samples has {parts} {what}, and a list of them takes "
+                f"{readable_size(parts * nbytes)}: more than the memory of this machine, {readable_size(most)}. {hint}"
+            )
 
     @cached_property
     def order(self) -> EpochOrder:
@@ -332,6 +358,9 @@ class Epoch:
             inside = turns[(turns > begin) & (turns < end)]
             # The samples that fill up the last batch are of the first block.
             return [begin, *distinct(inside).tolist(), end]
+        if not self._cuts_by_bytes:
+            hint = "Give a part of the arrays, such as array.view[:10**9], or a larger buffer_bytes"
+            self._refuse((end - begin) // self.most_turns, _READ_BYTES, "reads", hint)
         if self.reads_rows and self.settings.shuffle == "full":
             # Each read needs nearly all chunks, however short it is.
             return [*range(begin, end, self.most_turns), end]
@@ -380,3 +409,12 @@ class Turns:
         """As for :class:`gzarr.loader.slabs.Told`."""
         numbers = self.epoch.numbers(self.begin + begin, self.begin + end)
         return numbers, self.epoch.origins(numbers)
+
+
+def _memory_bytes() -> int:
+    """Return the memory of this machine."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    # Windows has no such function.
+    except (AttributeError, ValueError, OSError):
+        return _MEMORY_BYTES

@@ -255,6 +255,7 @@ class Loader:
         self._warned = False
         # How epochs are read, once it was chosen.
         self._reads: Reads | None = None
+        self._of_epoch(0).refuse_too_many_groups()
         self._refuse_no_batches()
 
     def __getstate__(self) -> dict[str, Any]:

@@ -185,18 +185,21 @@ class DeviceMemory:
         with self._device as device:
             stream.wait_event(mark)
             copies = _copies(arrays, DeviceResults(device, stream))
-            return copies, stream.record(device.event())
+            return copies, wait_for(device, (), stream, held=arrays) or mark
 
     def transformed(self, function: Callable[[Any], Any], value: Any, mark: Event) -> tuple[Any, Event]:
         """Call the function while another stream is CuPy's current one, so that reads need not wait for it."""
         stream = self._finishing
-        with self._device, stream:
+        # Held until reads wait: the function may take arrays out.
+        given = leaves(value)
+        with self._device as device, stream:
             stream.wait_event(mark)
-            result = function(value)
-            done = stream.record(self._device.event())
-            # What the function was given may be freed now, for later reads.
-            self.stream.wait_event(done)
-            return result, done
+            try:
+                result = function(value)
+            finally:
+                # What the function was given may be freed now, for later reads: also if it failed.
+                done = wait_for(device, (self.stream,), stream, held=given)
+            return result, done or mark
 
     def mark(self) -> Event:
         """Return an event of the epoch's stream."""
@@ -218,12 +221,16 @@ class DeviceMemory:
         """Have the epoch's streams wait for the consumer's."""
         if self._handed_over is None or os.getpid() != self._pid:
             return
-        try:
-            with self._device as device:
-                wait_for(device, self._own, self._handed_over[1], device.as_stream(stream))
-        finally:
-            # Not before: other threads take memory that is free, for work that then would not wait.
-            self._handed_over = None
+        with self._device as device:
+            # If this stream is refused, the consumer still has the arrays.
+            consumer = device.as_stream(stream)
+            arrays, before = self._handed_over
+            try:
+                for one in (before, consumer):
+                    wait_for(device, self._own, one, held=arrays)
+            finally:
+                # Not before: other threads take memory that is free, for work that then would not wait.
+                self._handed_over = None
 
     def close(self) -> None:
         """Give the streams back, with the memory that the device's pool keeps for them.

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from .. import ending
-from ..errors import ArgumentError
+from ..errors import ArgumentError, DeviceError, GzarrError
 from ..starting import NamedThread
 from .batch import register_trees
 from .like import consumer_stream, converted, converter, sparse_converter
@@ -56,6 +56,9 @@ class Pipeline:
         self._work = work = new_work()
         self._inline: Iterator[Ready] | None = None
         self._given = 0
+        # A batch that could not be handed over yet.
+        self._kept: Ready | None = None
+        self._interrupt: type[BaseException] | None = None
         # When the consumer got the last batch.
         self._left: float | None = None
         like, pinned = giving.like, giving.pinned
@@ -81,14 +84,32 @@ class Pipeline:
         return self
 
     def __next__(self) -> Any:
-        """Return the next batch, or raise the error of one that cannot be read; the next call then goes on."""
+        """Return the next batch, or raise the error of one that cannot be read; the next call then goes on.
+
+        A batch that cannot be handed over now, for lack of memory for instance, is the next call's.
+        """
+        if self._interrupt is not None:
+            # Without an error, whoever goes on would take this for the end of the epoch.
+            raise ArgumentError(
+                f"this iterator of a loader was ended by a {self._interrupt.__name__}: iterate the loader anew; to go "
+                "on with the same epoch, after the batches that were given out, call "
+                "loader.load_state_dict(loader.state_dict()) before"
+            )
+        given, goes_on = self._given, self._given < self._steps and not self._work.stopped
         try:
-            return self._measured()
+            result = self._measured()
+            self._progress(self._given)
         except BaseException as error:
             if not isinstance(error, Exception):
+                if goes_on:
+                    self._interrupt = type(error)
                 # After an interrupt, the traceback may keep this iterator for long.
                 self.close()
+            elif self._given > given:
+                # In place of a batch.
+                self._progress(self._given)
             raise
+        return result
 
     def _measured(self) -> Any:
         asked, stats = time.perf_counter(), self._work.stats
@@ -115,28 +136,44 @@ class Pipeline:
             self.close()
         if work.stopped:
             raise StopIteration
-        ready = work.take() if self._inline is None else work.next_inline(self._inline)
-        if ready.failed and not ready.turns:
-            # The reading itself failed: there is no batch to go on with.
-            self.close()
-        else:
-            self._given += 1
-            self._progress(self._given)
+        ready = self._kept or (work.take() if self._inline is None else work.next_inline(self._inline))
         if ready.failed:
+            if ready.turns:
+                self._given += 1
+            else:
+                # The reading itself failed: there is no batch to go on with.
+                self.close()
             try:
                 raise ready.value
             finally:
                 # An error's traceback has this frame: they would keep each other until garbage is collected.
                 del ready
+        self._kept = ready
+        result = self._handed_over(ready)
+        self._kept = None
+        self._given += 1
         work.stats.batches += 1
         work.stats.samples += ready.turns - ready.skipped
         work.stats.skipped += ready.skipped
+        return result
+
+    def _handed_over(self, ready: Ready) -> Any:
+        """Return a batch as the consumer gets it."""
         # A batch that was read ahead may be older than an import of JAX.
         register_trees()
         stream = consumer_stream(self._like, self._device)
-        result = work.memory.hand_over(ready.value, ready.mark, stream, copy=self._copy)
-        if (self._convert is not None or self._convert_sparse is not None) and isinstance(result, dict):
-            return converted(result, self._convert, self._convert_sparse)
+        # Errors that would come again, and so take the place of the batch: at first, of a device that has failed.
+        lasting: type[GzarrError] = DeviceError
+        try:
+            result = self._work.memory.hand_over(ready.value, ready.mark, stream, copy=self._copy)
+            # Then, of a library that cannot hold the arrays.
+            lasting = GzarrError
+            if (self._convert is not None or self._convert_sparse is not None) and isinstance(result, dict):
+                return converted(result, self._convert, self._convert_sparse)
+        except lasting:
+            self._kept = None
+            self._given += 1
+            raise
         return result
 
     def close(self) -> None:
@@ -145,6 +182,7 @@ class Pipeline:
             if not (self._copy or self._work.stopped):
                 self._take_back()
         finally:
+            self._kept = None
             ending.finish(self._close)
 
     def become(self, other: Pipeline) -> None:
@@ -163,6 +201,11 @@ class Pipeline:
     def ended(self) -> bool:
         """Whether there are no more batches."""
         return self._work.stopped
+
+    @property
+    def is_interrupted(self) -> bool:
+        """Whether an interrupt has ended it, in the place of a batch."""
+        return self._interrupt is not None
 
     @property
     def steps(self) -> int:

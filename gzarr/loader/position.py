@@ -93,8 +93,11 @@ class BegunEpoch:
 
     @property
     def is_nothing(self) -> bool:
-        """Whether the iterator was dropped before a batch was taken, so that it counts for nothing."""
-        return not self.is_taken and self.pipeline is not None and self.pipeline() is None
+        """Whether the iterator was dropped or interrupted before a batch was taken, so that it counts for nothing."""
+        if self.is_taken or self.pipeline is None:
+            return False
+        # The traceback of an interrupt keeps it.
+        return (iterator := self.pipeline()) is None or iterator.is_interrupted
 
 
 @dataclass(slots=True)

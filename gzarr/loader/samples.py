@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from ..errors import ArgumentError
+from .arguments import MOST
 from .cells import Cells
 from .drawing import TABLED, drawn, drawn_counts, total_count
 from .permutation import Permutation, hashed, mix, uniform
@@ -195,6 +197,14 @@ class Samples:
     begin: tuple[int, ...] | None = None
     classes: IntArray | None = None
 
+    def __post_init__(self) -> None:
+        count = self.total if self.total > MOST else round(self.expected)
+        if count > MOST:
+            raise ArgumentError(
+                f"there are {count} samples, and orders are made of at most 2**48: give a part of the array, such "
+                "as array.view[:10**9]"
+            )
+
     @property
     def total(self) -> int:
         """Number of different samples, of all epochs."""
@@ -204,6 +214,12 @@ class Samples:
     def count(self) -> int:
         """Number of samples of an epoch if there are no others; see ``count_of``."""
         return total_count([self.expected])
+
+    @property
+    def groups(self) -> int:
+        """Most groups of an epoch: boxes of the grid that have samples."""
+        boxes = math.prod(-(-n // length) for n, length in zip(self.counts, self.lengths, strict=True))
+        return min(boxes, self.count)
 
     @property
     def expected(self) -> float:

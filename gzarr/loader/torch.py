@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import closing
 from typing import TYPE_CHECKING, Any, Final
 
 import torch
@@ -12,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from .loader import Loader
+    from .pipeline import Pipeline
 
 __all__ = ["IterableLoader"]
 
@@ -54,12 +54,7 @@ class IterableLoader(IterableDataset[Any]):  # type: ignore[misc]
                 self._split = True
             # Seeds of workers are the iteration's and the number of the worker.
             self._epochs.begin(self._loader, info.id, info.seed - info.id)
-        return self._batches()
-
-    def _batches(self) -> Iterator[Any]:
-        # An iterator that gives out nothing, as torchdata makes some, does not use up an epoch.
-        with closing(iter(self._loader)) as batches:
-            yield from batches
+        return _Batches(self._loader)
 
     def __len__(self) -> int:
         """Return the number of batches of an epoch, without workers.
@@ -97,6 +92,35 @@ class IterableLoader(IterableDataset[Any]):  # type: ignore[misc]
             self._epochs.loaded(self._loader)
         else:
             self._epochs.loaded_by_worker(before)
+
+
+class _Batches:
+    """Iterator over the batches of an epoch, which begins with the first one.
+
+    One that gives out nothing, as torchdata makes some, does not use up an epoch. No generator: with any error, that of
+    a single batch too, it would be at its end.
+    """
+
+    def __init__(self, loader: Loader) -> None:
+        self._loader = loader
+        self._batches: Pipeline | None = None
+        self._closed = False
+
+    def __iter__(self) -> _Batches:
+        return self
+
+    def __next__(self) -> Any:
+        if self._closed:
+            raise StopIteration
+        if self._batches is None:
+            self._batches = iter(self._loader)
+        return next(self._batches)
+
+    def close(self) -> None:
+        """End the epoch and its threads."""
+        self._closed = True
+        if self._batches is not None:
+            self._batches.close()
 
 
 class _Epochs:

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 DEFAULT_BYTES: Final = 8 << 30
 #: Bytes used without asking how much memory is free: CUDA takes 10 µs to 1 ms to answer, as long as a small read.
 UNASKED_BYTES: Final = 64 << 20
+#: A limit is not halved to less: whoever has no room for that has no room at all.
+LEAST_BYTES: Final = 1 << 20
 
 
 class Budget:
@@ -43,10 +45,13 @@ class Budget:
             raise ArgumentError(f"budget_bytes must be a positive integer, not {nbytes!r}")
         self._device = device
         self._limit = nbytes if nbytes is not None or ask else DEFAULT_BYTES
+        # What the caller could use, as it said last.
+        self._wanted = 0
         self.strict: bool = nbytes is not None
 
     def limit(self, wanted: int) -> int:
         """Return how many bytes may be held, for a caller that could use ``wanted`` bytes."""
+        self._wanted = wanted
         if self._limit is None:
             if wanted <= UNASKED_BYTES:
                 return UNASKED_BYTES
@@ -54,14 +59,19 @@ class Budget:
         return self._limit
 
     def tighten(self) -> bool:
-        """Ask the device for its free memory after an allocation failed; return whether the limit became smaller.
+        """Make the limit smaller after an allocation failed; return whether that may help.
 
-        Others may have taken what was free when it was asked first.
+        The device is asked for its free memory: others may have taken what was free when it was asked first. But an
+        allocator that is not a pool of CuPy's may have less than the device, and does not tell how much. So the limit
+        is at most half of what was held, whatever the device says.
         """
         if self.strict:
             return False
         before = UNASKED_BYTES if self._limit is None else self._limit
         self._limit = self._asked()
+        half = min(before, self._wanted) // 2
+        if half >= LEAST_BYTES:
+            self._limit = min(self._limit, half)
         return self._limit < before
 
     def _asked(self) -> int:

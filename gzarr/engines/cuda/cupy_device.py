@@ -175,11 +175,12 @@ class CupyDevice:
         return self.empty((nbytes,), np.dtype(np.uint8), stream)
 
     def free_cached(self, stream: Any) -> None:
-        """Free the blocks that CuPy's default pool keeps for a stream."""
+        """Free the blocks that CuPy's pools keep for a stream: the default one, and that of its current allocator."""
         import cupy
 
         with self._errors:
-            cupy.get_default_memory_pool().free_all_blocks(stream.cupy)
+            for pool in {cupy.get_default_memory_pool(), _current_pool()}:
+                pool.free_all_blocks(stream.cupy)
 
     def pinned(self, nbytes: int) -> npt.NDArray[np.uint8]:
         """Return page-locked memory."""
@@ -385,11 +386,22 @@ class CupyDevice:
         import cupy
 
         with self, self._errors:
-            pool = cupy.get_default_memory_pool()
+            pool = _current_pool()
             free = int(cupy.cuda.runtime.memGetInfo()[0]) + int(pool.free_bytes())
             # Of ``set_limit`` or ``CUPY_GPU_MEMORY_LIMIT``; 0 for none. At the limit, the pool frees what it keeps.
             limit = int(pool.get_limit())
             return min(free, max(limit - int(pool.used_bytes()), 0)) if limit else free
+
+
+def _current_pool() -> Any:
+    """Return the pool that CuPy's current allocator is of; of another allocator, it is taken to be the default one.
+
+    ``cupy.cuda.MemoryAsyncPool`` is another one: what it calls a limit is what CUDA keeps for it, not the most it has.
+    """
+    import cupy
+
+    pool = getattr(cupy.cuda.get_allocator(), "__self__", None)
+    return pool if isinstance(pool, cupy.cuda.MemoryPool) else cupy.get_default_memory_pool()
 
 
 def _of_another_device(ordinal: int, name: str) -> ArgumentError:

@@ -297,8 +297,10 @@ class _Read:
 
     def _refuse_too_large(self, shape: WaveShape) -> None:
         """Raise an error if a wave of one chunk takes more than the caller's budget."""
+        if not self._budget.strict:
+            return
         limit = self._budget.limit(shape.nbytes + self._tables_bytes)
-        if self._budget.strict and shape.nbytes > limit - self._tables_bytes:
+        if shape.nbytes > limit - self._tables_bytes:
             raise ArgumentError(
                 f"budget_bytes={limit} is too small: reading and decoding one chunk of shape "
                 f"{self._request.chunk.shape}, dtype {self._request.chunk.dtype}, takes {shape.nbytes} bytes"
@@ -320,13 +322,13 @@ class _Read:
         -------
         int64, rows that the CPU has to decode, in order.
         """
-        try:
-            return self._run(program, decoder, source, rows, most_encoded, expected_frames)
-        except MemoryError:
-            # The device has less free memory than was assumed: start again with smaller waves.
-            if not self._budget.tighten():
-                raise
-        return self._run(program, decoder, source, rows, most_encoded, expected_frames)
+        while True:
+            try:
+                return self._run(program, decoder, source, rows, most_encoded, expected_frames)
+            except MemoryError:
+                # The device has less free memory than was assumed: start again with smaller waves.
+                if not self._budget.tighten():
+                    raise
 
     def _run(
         self,

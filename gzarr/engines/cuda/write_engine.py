@@ -103,16 +103,14 @@ def write(device: Device, request: WriteRequest, stream: Any, budget_bytes: int 
             return every
         budget = Budget(device, budget_bytes)
 
-        def run() -> list[IntArray]:
-            return _Writing(device, request, program, compressor, stream, budget, input_of).run(every[taken])
-
-        try:
-            left = run()
-        except MemoryError:
-            # The device has less free memory than was assumed: start again with smaller waves, or on the CPU.
-            if not budget.tighten():
-                raise
-            left = run()
+        while True:
+            try:
+                left = _Writing(device, request, program, compressor, stream, budget, input_of).run(every[taken])
+                break
+            except MemoryError:
+                # The device has less free memory than was assumed: start again with smaller waves, or on the CPU.
+                if not budget.tighten():
+                    raise
     return np.sort(np.concatenate([every[~taken], *left]))
 
 
