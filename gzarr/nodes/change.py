@@ -20,7 +20,6 @@ import contextlib
 import errno
 import random
 import time
-import warnings
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
@@ -31,6 +30,7 @@ from ..metadata.to_documents import array_documents, dump, group_documents
 from ..stores.base import GuardedErasing, LockingStore, WritableStore
 from ..stores.keys import join_path
 from ..stores.locks import begin, between_processes, hold, hold_node
+from ..warned import warn
 from .documents import Documents, is_conditional, upward
 from .enclosing import enclosing_groups
 from .reader import NodeReader
@@ -344,6 +344,7 @@ def drop_indexes(
     own: bool = False,
     zarr_format: ZarrFormat | None = None,
     documents: Documents | None = None,
+    enclosing: bool = True,
 ) -> None:
     """Remove the consolidated metadata of the groups above a path, which will be outdated.
 
@@ -357,20 +358,21 @@ def drop_indexes(
         Format of the nodes that change: consolidated metadata of a format have nodes of that format only. None for all.
     documents
         Documents that the caller has just looked at; without those needed here, this costs one store request.
+    enclosing
+        Whether to remove those of groups that the store's root lies in, too.
     """
-    enclosing = enclosing_groups(store)
-    if enclosing is not None:
+    if enclosing and (outer := enclosing_groups(store)) is not None:
         try:
-            _drop(enclosing.store, enclosing.groups, zarr_format, None)
-        except (StoreError, MetadataError) as error:
-            if isinstance(error, StoreError) and error.errno not in _REFUSED:
+            _drop(outer.store, outer.groups, zarr_format, None)
+        except StoreError as error:
+            if error.errno not in _REFUSED:
                 raise
-            # Who may only change the node has no way to do more.
-            warnings.warn(
-                f"'/{path}' in {store!r} changes, but consolidated metadata above it could not be removed, and may now "
-                f"be outdated ({error}); run gzarr.consolidate_metadata",
+            # Who may change the node need not be able to change what is above it.
+            warn(
+                f"consolidated metadata above {store!r} may now be outdated, for '/{path}' in it changes, and those of "
+                f"the groups in {outer.store!r} cannot be removed: {error}; ask their owner to run "
+                "gzarr.consolidate_metadata",
                 UserWarning,
-                stacklevel=2,
             )
     groups = upward(path)[0 if own else 1 :]
     if groups:

@@ -10,11 +10,14 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from ..errors import GzarrError
 from ..metadata.formats import FORMATS
+from ..metadata.model import GroupMetadata
 from ..stores.base import WritableStore
 from ..stores.keys import name_fault
 from ..stores.local import LocalStore
 from .documents import upward
+from .reader import NodeReader
 
 if TYPE_CHECKING:
     from ..stores.base import Store
@@ -57,7 +60,7 @@ def enclosing_groups(store: Any) -> Enclosing | None:
     root = outermost = str(store.root)
     while True:
         above, name = os.path.split(outermost)
-        if above == outermost or name_fault(name) is not None or not _is_group(above):
+        if above == outermost or name_fault(name) is not None or not _is_group(store._elsewhere(Path(above))):
             break
         if not store.follow_symlinks and os.path.islink(outermost):  # noqa: PTH114
             # Who opens the group so cannot read what is behind it.
@@ -69,5 +72,13 @@ def enclosing_groups(store: Any) -> Enclosing | None:
     return Enclosing(store._elsewhere(Path(outermost)), upward(path)[1:])
 
 
-def _is_group(directory: str) -> bool:
-    return any(os.path.exists(os.path.join(directory, key)) for key in _DOCUMENTS)  # noqa: PTH110, PTH118
+def _is_group(store: LocalStore) -> bool:
+    """Return whether there is a group at a store's root. Other files may have the names of documents."""
+    root = str(store.root)
+    if not any(os.path.isfile(os.path.join(root, key)) for key in _DOCUMENTS):  # noqa: PTH113, PTH118
+        return False
+    try:
+        entry = NodeReader(store, use_consolidated=False).node("", None)
+    except GzarrError:
+        return False
+    return entry is not None and isinstance(entry.metadata, GroupMetadata) and not entry.metadata.implicit

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import sys
-import warnings
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
+from .. import warned
 from ..errors import MetadataError, NodeNotFoundError, NodeTypeError
 from ..hierarchy.group import Group
 from ..metadata.formats import image_attributes
@@ -84,10 +83,7 @@ def _some(problems: Sequence[BrokenRule]) -> str:
 
 def warn(text: str) -> None:
     """Warn of a broken rule, on behalf of the caller outside of gzarr."""
-    depth, frame = 1, sys._getframe()
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("gzarr."):
-        depth, frame = depth + 1, frame.f_back
-    warnings.warn(text[:2000], MetadataWarning, stacklevel=depth)
+    warned.warn(text[:2000], MetadataWarning)
 
 
 def place(group: Group) -> str:

@@ -289,6 +289,7 @@ def _real_if_exists(folder: bytes) -> bytes | None:
                 # Interrupted (Ctrl-C): nobody else could close it.
                 close_all(fds)
                 raise
-        if path.startswith(b"/"):
+        # Of one that another thread has just erased, the system says so after its path.
+        if path.startswith(b"/") and not path.endswith(b" (deleted)"):
             return path
     return os.path.realpath(folder)

@@ -131,8 +131,9 @@ def consolidate(
             if not FORMATS[new.zarr_format].consolidates_own:
                 # Another document, which is replaced as a whole.
                 documents.tokens.clear()
-            # The consolidated metadata of groups above may be outdated.
-            drop_indexes(store, path)
+            # The consolidated metadata of groups above may be outdated. (No node changes, so those above the store's
+            # root are as they were.)
+            drop_indexes(store, path, enclosing=False)
             if replace_documents(store, {new.key: new.value}, documents.tokens):
                 break
         note_consolidation()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import sys
 import threading
 from typing import TYPE_CHECKING, Any, Literal
@@ -139,17 +140,13 @@ def test_who_may_change_the_node_only_is_warned(tmp_path: Path, monkeypatch: pyt
     root = tmp_path / "x.zarr"
     make(root, 3)
     a = gzarr.open_array(Refusing(root / "g/a"), mode="r+", device="cpu")
-    with pytest.warns(UserWarning, match=r"outdated .*refused.*run gzarr.consolidate_metadata"):
+    with pytest.warns(UserWarning, match=r"may now be outdated.*refused; ask their owner"):
         a.append([7])
     assert gzarr.open_array(root / "g/a")[-1] == 7
     monkeypatch.setattr(Refusing, "number", errno.EIO)
     with pytest.raises(gzarr.StoreError, match="refused"):
         a.append([8])
     assert gzarr.open_array(root / "g/a").shape == (7,)
-    # What cannot be read, no reader takes for an index.
-    (root / "zarr.json").write_text('{"consolidated_metadata": ')
-    with pytest.warns(UserWarning, match="could not be removed"):
-        gzarr.open_array(root / "g/a", mode="r+").append([9])
 
 
 def test_no_change_of_a_group_above_is_lost(tmp_path: Path) -> None:
@@ -186,3 +183,35 @@ def test_no_change_of_a_group_above_is_lost(tmp_path: Path) -> None:
     assert not failed
     attributes = dict(gzarr.open_group(tmp_path).attrs)
     assert attributes == {"top": [1, 2]} | {str(i): i for i in range(3 * count)}
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("kind", ["text", "list", "object", "array", "version", "pipe", "directory"])
+def test_other_files_above_are_no_groups(tmp_path: Path, kind: str) -> None:
+    above = tmp_path / "zarr.json"
+    text = {
+        "text": "no JSON",
+        "list": "[1]",
+        "object": '{"name": "x"}',
+        "array": bytes(gzarr.array([1]).store.get("zarr.json")).decode(),
+        "version": '{"zarr_format": 4, "node_type": "group", "consolidated_metadata": {}}',
+    }
+    if kind == "pipe":
+        os.mkfifo(above)
+    elif kind == "directory":
+        above.mkdir()
+    else:
+        above.write_text(text[kind])
+    gzarr.create_array(tmp_path / "a", data=np.arange(4), chunks=2)
+    array = opened(tmp_path / "a")
+    array.append([4, 5])
+    array.attrs.change(lambda found: {**found, "x": 1}, lock=True)
+    assert not any(tmp_path.glob(".*"))
+    assert kind not in text or above.read_text() == text[kind]
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_consolidation_of_a_group_changes_no_node_above(tmp_path: Path, zarr_format: Version) -> None:
+    make(tmp_path, zarr_format)
+    gzarr.consolidate_metadata(tmp_path / "g")
+    assert have_index(tmp_path, zarr_format) == [True, True]

@@ -142,3 +142,24 @@ def test_a_system_that_does_not_tell_the_path(tmp_path: Path, monkeypatch: pytes
     assert found == wanted
     monkeypatch.setattr(locks, "_PATH_ONLY", 0)
     assert list(map(locks._real, folders)) == wanted
+
+
+def test_a_folder_that_is_erased_during_a_look_has_the_same_locks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = gzarr.LocalStore(tmp_path)
+    folder = tmp_path / "a" / "c"
+    folder.mkdir(parents=True)
+    expected = locks._numbers(store.directory(), ["a/c/1"]), locks._numbers(store.directory(), ["a/c/1/0"])
+    readlink = os.readlink
+
+    def erased(path: Any) -> Any:
+        if folder.exists():
+            folder.rmdir()
+        return readlink(path)
+
+    monkeypatch.setattr(os, "readlink", erased)
+    assert (locks._numbers(store.directory(), ["a/c/1"]), locks._numbers(store.directory(), ["a/c/1/0"])) == expected
+    folder.mkdir()
+    assert locks._numbers(store.directory(), ["a/c/1/0"]) == expected[1]
+    assert not folder.exists()
