@@ -27,7 +27,7 @@ from .timeouts import seconds
 from .whole_values import RequestedValues, WholeValues
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Coroutine, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Sequence
 
     from typing_extensions import Buffer
 
@@ -129,7 +129,7 @@ class ZarrStore(RequestedValues, WholeValues):
         self._lists: bool | None = None
         if not self._lists_all:
             # Only others may be unable to list, and have to be asked.
-            self.can_list = partial(_can_list, weakref.ref(self))
+            self.can_list: Callable[[], bool] = partial(_can_list, weakref.ref(self))
         if not getattr(store, "_is_open", True):
             self._try("open", "", store._ensure_open)
 
