@@ -28,6 +28,7 @@ from ..metadata.formats import FORMATS, consolidated_keys, keys_and_prefixes, no
 from ..metadata.model import ArrayMetadata, GroupMetadata
 from ..metadata.to_documents import array_documents, dump, group_documents
 from ..stores.base import GuardedErasing, LockingStore, WritableStore
+from ..stores.file_locks import DOCUMENTS
 from ..stores.keys import join_path
 from ..stores.locks import begin, between_processes, hold, hold_node
 from ..warned import warn
@@ -44,8 +45,6 @@ if TYPE_CHECKING:
     from .enclosing import Enclosing
     from .entries import Entry
 
-# In place of the names of documents, in lock keys; not a key of a store.
-_DOCUMENTS: Final = "documents"
 # Times that others may change a document between reading and replacing it, and the longest pause in between.
 _MOST_ATTEMPTS: Final = 200
 _LONGEST_PAUSE_S: Final = 0.5
@@ -120,7 +119,7 @@ def hold_keys_above(
 ) -> contextlib.AbstractContextManager[None]:
     """Exclude other threads from the documents of nodes, and of all groups above them."""
     outer = [] if enclosing is None else [(enclosing.store, list(map(_document_key, enclosing.groups)))]
-    return hold(store, [_document_key(above) for path in paths for above in upward(path)], *outer)
+    return hold(store, [_document_key(above) for path in paths for above in upward(path)], *outer, documents=True)
 
 
 def _document_lock(store: Any, path: str) -> contextlib.AbstractContextManager[None]:
@@ -334,7 +333,7 @@ def set_documents(store: Store, documents: dict[str, bytes]) -> None:
 
 
 def _document_key(path: str) -> str:
-    return join_path(path, _DOCUMENTS)
+    return join_path(path, DOCUMENTS)
 
 
 def drop_indexes(

@@ -32,6 +32,10 @@ if TYPE_CHECKING:
 # needs many open files.
 STRIPES = 64
 
+# In place of the names of a node's documents, in lock keys; not a key of a store. They have a lock of their own: who
+# holds it may ask for those of chunks.
+DOCUMENTS = "documents"
+
 _OPEN = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 # Relative to a directory and never through a link, for stores that refuse links.
 _OPEN_BELOW = _OPEN | getattr(os, "O_NOFOLLOW", 0)

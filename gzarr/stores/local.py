@@ -31,7 +31,7 @@ from .atomic_files import (
 from .buffers import as_view
 from .byte_ranges import check_range, resolve_range, splice
 from .erasing_checks import can_be_moved, check_erasable, check_removable
-from .file_locks import STRIPES, FileLock, release_all, stripe
+from .file_locks import DOCUMENTS, STRIPES, FileLock, release_all, stripe
 from .file_tree import CAN_REFUSE_LINKS, FileTree, dangling_link, identity, is_directory, is_link
 from .local_paths import absolute_path, names_of_key, names_of_prefix
 from .staging import FolderStage, can_be_staged
@@ -619,19 +619,23 @@ class LocalStore:
         The locks are advisory. Reading needs none, and erasing the node does not wait for them: the module
         ``gzarr.stores.file_locks`` says what that means for holders, and which guarantees hold on network file systems.
 
-        To rule out deadlocks, a thread takes the node's lock before the locks of keys, and its keys in one call.
+        To rule out deadlocks, a thread takes the node's lock first, then that of its documents (the key ``documents``),
+        then those of other keys in one call.
         """
         self._check_writable()
         segments = names_of_prefix(below)
         self._check_name(segments, below)
         wanted: set[int] = set()
+        others: list[str] = []
         for key in keys:
             self._check_name(names_of_key(key), key)
             if not key.startswith(below):
                 raise ArgumentError(f"store key {key!r} is not below {below!r}")
-            if len(wanted) < STRIPES:
+            if key[len(below) :] == DOCUMENTS:
+                others = [DOCUMENTS]
+            elif len(wanted) < STRIPES:
                 wanted.add(stripe(key[len(below) :]))
-        names = [str(number) for number in sorted(wanted)] or ["node"]
+        names = [*others, *map(str, sorted(wanted))] or ["node"]
         asked: _Locks = []
         try:
             for attempt in range(_MOST_ATTEMPTS):

@@ -31,6 +31,8 @@ _ABSENT: Final = (errno.ENOENT, errno.ENOTDIR)
 # Opens a directory for its path only; 0 where the system has no such thing.
 _PATH_ONLY: Final = getattr(os, "O_PATH", 0)
 _locks: list[Any] = []
+# Of documents: who holds one may ask for locks of chunks, of threads and of processes, and not the other way round.
+_document_locks: list[Any] = []
 _node_locks: list[Any] = []
 # Per lock, the threads that hold it, once per acquisition.
 _node_holders: list[list[int]] = []
@@ -41,6 +43,7 @@ _own = threading.local()
 def _renew() -> None:
     # A forked child lacks the threads that held some of them, and would wait for ever.
     _locks[:] = [threading.RLock() for _ in range(_COUNT)]
+    _document_locks[:] = [threading.RLock() for _ in range(_COUNT)]
     _node_locks[:] = [threading.RLock() for _ in range(_COUNT)]
     _node_holders[:] = [[] for _ in range(_COUNT)]
 
@@ -51,7 +54,9 @@ if hasattr(os, "register_at_fork"):
 
 
 @contextlib.contextmanager
-def hold(store: Any, keys: Iterable[str], *others: tuple[Any, Iterable[str]]) -> Iterator[None]:
+def hold(
+    store: Any, keys: Iterable[str], *others: tuple[Any, Iterable[str]], documents: bool = False
+) -> Iterator[None]:
     """Exclude all other writers of this process from some stored values.
 
     Parameters
@@ -62,11 +67,13 @@ def hold(store: Any, keys: Iterable[str], *others: tuple[Any, Iterable[str]]) ->
         Keys of the values. All locks are taken up front; a thread that holds some must not ask for more.
     *others
         Further stores, each with keys.
+    documents
+        Whether the values are documents.
     """
     wanted = _numbers(_root(store), keys)
     for other, more in others:
         wanted |= _numbers(_root(other), more)
-    locks, asked = list(_locks), []
+    locks, asked = list(_document_locks if documents else _locks), []
     try:
         for i in sorted(wanted):
             # Recorded before it is taken: an interrupt (Ctrl-C) may come right afterwards.
