@@ -76,7 +76,8 @@ def test_headers_of_animations() -> None:
     chunks += (b"ANMF" + len(anmf).to_bytes(4, "little") + anmf) * 3
     data = b"RIFF" + (4 + len(chunks)).to_bytes(4, "little") + b"WEBP" + chunks
     one = BytesRepresentation(LARGE_COLORS.size)
-    decoded = codec_from_v2({"id": "imagecodecs_webp"}, "$").decode(data, one)
+    # Without it, newer versions of imagecodecs decode all.
+    decoded = codec_from_v2({"id": "imagecodecs_webp", "index": 0}, "$").decode(data, one)
     assert decoded.size == LARGE_COLORS.size
     assert not decoded.any()
     _refused("webp", data, f"cannot .* the header states an image of at least {LARGE_COLORS.size} bytes")
