@@ -251,21 +251,20 @@ class NumcodecsBytesToBytes(NumcodecsCodec):
         if self.id in _CHECKSUMS and data.size < 4:
             raise ValueError(f"{self.label}: {data.size} bytes are too few to hold a checksum")
         if self.id in _INTO_A_BUFFER:
-            most = ceiling(representation)
-            # Of unknown size, it is rarely near what is allowed.
-            room = most if representation.nbytes is not None else min(most, max(_FIRST_ROOM, _RATIO * data.size))
-            while True:
-                try:
-                    output = self._decode_into_a_buffer(data, room)
-                    break
-                except ValueError:
-                    if room >= most:
-                        raise
-                room = min(most, _RATIO * room)
-            return checked(output, representation, self.label)
+            return checked(self._decode_into_a_buffer(data, representation), representation, self.label)
         return checked(flat(self._call("decode", data)), representation, self.label)
 
-    def _decode_into_a_buffer(self, data: Bytes, limit: int) -> Bytes:
+    def _decode_into_a_buffer(self, data: Bytes, decoded: BytesRepresentation) -> Bytes:
+        limit = ceiling(decoded)
+        # A size that is not known is rarely near what is allowed.
+        room = limit if decoded.nbytes is not None else min(limit, max(_FIRST_ROOM, _RATIO * data.size))
+        while room < limit:
+            with contextlib.suppress(ValueError):
+                return self._decode_within(data, room)
+            room = min(limit, _RATIO * room)
+        return self._decode_within(data, limit)
+
+    def _decode_within(self, data: Bytes, limit: int) -> Bytes:
         try:
             all_images = self.configuration.get("index", 0) is None
             image = checked_image(self.id, data, limit, all_images=all_images)

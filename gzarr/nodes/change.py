@@ -19,6 +19,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import random
+import threading
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Literal, cast
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
     from .enclosing import Enclosing
     from .entries import Entry
 
+# The store that the present thread is just changing, with the groups that its root lies in.
+_own = threading.local()
 # Times that others may change a document between reading and replacing it, and the longest pause in between.
 _MOST_ATTEMPTS: Final = 200
 _LONGEST_PAUSE_S: Final = 0.5
@@ -105,6 +108,7 @@ def hold_documents(store: ReadableStore, path: str, *, lock: bool = False) -> It
     """
     enclosing = enclosing_groups(store)
     with hold_keys_above(store, path, enclosing=enclosing), contextlib.ExitStack() as held:
+        held.enter_context(_known_enclosing(store, enclosing))
         if lock and not is_conditional(store):
             # From the root down, as everyone does.
             if enclosing is not None:
@@ -112,6 +116,17 @@ def hold_documents(store: ReadableStore, path: str, *, lock: bool = False) -> It
             for above in reversed(upward(path)):
                 held.enter_context(_document_lock(store, above))
         yield
+
+
+@contextlib.contextmanager
+def _known_enclosing(store: ReadableStore, enclosing: Enclosing | None) -> Iterator[None]:
+    """Spare the present thread to look for them again within one change."""
+    before = getattr(_own, "enclosing", None)
+    _own.enclosing = store, enclosing
+    try:
+        yield
+    finally:
+        _own.enclosing = before
 
 
 def hold_keys_above(
@@ -360,7 +375,11 @@ def drop_indexes(
     enclosing
         Whether to remove those of groups that the store's root lies in, too.
     """
-    if enclosing and (outer := enclosing_groups(store)) is not None:
+    outer = None
+    if enclosing:
+        known = getattr(_own, "enclosing", None)
+        outer = known[1] if known is not None and known[0] is store else enclosing_groups(store)
+    if outer is not None:
         try:
             _drop(outer.store, outer.groups, zarr_format, None)
         except StoreError as error:

@@ -6,6 +6,7 @@ directories they can be found. (In object stores, a look for them would be furth
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -22,10 +23,10 @@ from .reader import NodeReader
 if TYPE_CHECKING:
     from ..stores.base import Store
 
-# Documents that make a group, in the formats with consolidated metadata.
+# Documents that make a group, in the formats with consolidated metadata, each with its format.
 _DOCUMENTS: Final = [
-    key
-    for format in FORMATS.values()
+    (zarr_format, key)
+    for zarr_format, format in FORMATS.items()
     if format.consolidated_document
     for key in format.node_keys("")
     if key in format.keys_of("", "group")
@@ -75,10 +76,11 @@ def enclosing_groups(store: Any) -> Enclosing | None:
 def _is_group(store: LocalStore) -> bool:
     """Return whether there is a group at a store's root. Other files may have the names of documents."""
     root = str(store.root)
-    if not any(os.path.isfile(os.path.join(root, key)) for key in _DOCUMENTS):  # noqa: PTH113, PTH118
-        return False
-    try:
-        entry = NodeReader(store, use_consolidated=False).node("", None)
-    except GzarrError:
-        return False
-    return entry is not None and isinstance(entry.metadata, GroupMetadata) and not entry.metadata.implicit
+    for zarr_format, key in _DOCUMENTS:
+        if os.path.isfile(os.path.join(root, key)):  # noqa: PTH113, PTH118
+            # Others are not looked for: this is done at each change.
+            with contextlib.suppress(GzarrError):
+                entry = NodeReader(store, use_consolidated=False).node("", zarr_format)
+                if entry is not None and isinstance(entry.metadata, GroupMetadata) and not entry.metadata.implicit:
+                    return True
+    return False

@@ -5,13 +5,12 @@ from __future__ import annotations
 import contextlib
 import http.server
 import json
-import threading
 import time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from support.web_server import WebServer
+from support.web_server import running
 
 import gzarr
 from gzarr.engines.access.answers import answers
@@ -57,14 +56,8 @@ def serving(given: dict[str, list[Sent]]) -> Iterator[tuple[str, list[str]]]:
         def log_message(self, *args: object) -> None:
             pass
 
-    with WebServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_address[1]}", asked
-        finally:
-            server.shutdown()
-            thread.join()
+    with running(Handler) as url:
+        yield url, asked
 
 
 def part(begin: int, end: int, total: object = len(DATA), body: bytes | None = None) -> Sent:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import socketserver
-import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from support.web_server import running
 
 import gzarr
 from gzarr.engines.access.answers import answers
@@ -34,18 +34,8 @@ def answering(answers: dict[str, list[bytes]]) -> Iterator[tuple[str, list[str]]
             asked.append(path)
             self.wfile.write(left.pop(0) if len(left) > 1 else left[0])
 
-    class Server(socketserver.ThreadingTCPServer):
-        daemon_threads = True
-        request_queue_size = 64
-
-    with Server(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_address[1]}", asked
-        finally:
-            server.shutdown()
-            thread.join()
+    with running(Handler) as url:
+        yield url, asked
 
 
 def answer(body: bytes = b"0123456789", status: str = "200 OK", **fields: str | None) -> bytes:
