@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import gzarr
+from gzarr.nodes import change
 from gzarr.nodes.enclosing import enclosing_groups
 
 if TYPE_CHECKING:
@@ -215,3 +216,18 @@ def test_consolidation_of_a_group_changes_no_node_above(tmp_path: Path, zarr_for
     make(tmp_path, zarr_format)
     gzarr.consolidate_metadata(tmp_path / "g")
     assert have_index(tmp_path, zarr_format) == [True, True]
+
+
+def test_groups_above_are_looked_for_once_in_a_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make(tmp_path, 3)
+    array = opened(tmp_path / "g/a")
+    looks: list[Any] = []
+    monkeypatch.setattr(change, "enclosing_groups", lambda store: looks.append(store) or enclosing_groups(store))
+    array.attrs["x"] = 1
+    assert len(looks) == 1
+    assert have_index(tmp_path, 3) == [False, False]
+    # What was known is forgotten with the change.
+    gzarr.consolidate_metadata(tmp_path)
+    array.attrs["x"] = 2
+    assert len(looks) == 3
+    assert have_index(tmp_path, 3) == [False, False]
