@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ..errors import ArgumentError, StoreError
 from ..guarded import Lock
 from ..installing import COMMANDS
+from . import fsspec_web
 from .byte_ranges import range_to_ask
 
 if TYPE_CHECKING:
@@ -153,6 +154,8 @@ class Calls:
         import asyncio
 
         function = getattr(fs, f"_{method}")
+        if method == "cat_file":
+            function = fsspec_web.checked(function)
 
         async def call(arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
             return await asyncio.wait_for(function(*arguments, **keywords), timeout)

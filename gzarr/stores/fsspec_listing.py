@@ -20,6 +20,25 @@ if TYPE_CHECKING:
 _TOGETHER: Final = 64
 
 
+def lists_nothing(calls: Calls) -> bool:
+    """Return whether the class of a filesystem has no listing."""
+    fs = calls.fs
+    if calls.is_async:
+        method, inherited = fs._ls, module("fsspec.asyn").AsyncFileSystem._ls
+    else:
+        method, inherited = fs.ls, module("fsspec").AbstractFileSystem.ls
+    # Filesystems before others have the methods of those.
+    return getattr(method, "__func__", None) is inherited and not _lists_below(calls)
+
+
+def _lists_below(calls: Calls) -> bool:
+    """Return whether a filesystem has a way of its own to list all files below a directory."""
+    kind = type(calls.fs)
+    if calls.is_async:
+        return kind._find is not module("fsspec.asyn").AsyncFileSystem._find
+    return kind.find is not module("fsspec").AbstractFileSystem.find
+
+
 def directory(calls: Calls, path: str, is_absent: IsAbsent) -> list[tuple[str, bool, int | None]]:
     """Return the entries of a directory: path, whether it is a directory, and size if it is known.
 
@@ -37,12 +56,7 @@ def directory(calls: Calls, path: str, is_absent: IsAbsent) -> list[tuple[str, b
 def files(calls: Calls, path: str, is_absent: IsAbsent) -> Iterator[tuple[str, int | None]]:
     """Yield all files below a directory, each with its size if it is known; arguments as for :func:`directory`."""
     _forget(calls)
-    kind = type(calls.fs)
-    if calls.is_async:
-        lists_below = kind._find is not module("fsspec.asyn").AsyncFileSystem._find
-    else:
-        lists_below = kind.find is not module("fsspec").AbstractFileSystem.find
-    if lists_below:
+    if _lists_below(calls):
         (found,) = calls.all("find", [((path,), {"detail": True})])
         listed = list(found.values()) if isinstance(found, dict) else found
         yield from ((name, size) for name, is_directory, size in _entries("", listed, is_absent) if not is_directory)

@@ -50,6 +50,10 @@ def _is_http(calls: Calls) -> bool:
     return not {"http", "https"}.isdisjoint(calls.protocols)
 
 
+def _cannot_list() -> bool:
+    return False
+
+
 class FsspecStore(RequestedValues, WholeValues):
     """Values as files of a filesystem of fsspec.
 
@@ -123,6 +127,9 @@ class FsspecStore(RequestedValues, WholeValues):
                 "hierarchy; pass tokens in storage_options"
             )
         self._base = f"{root.rstrip('/')}/" if root else ""
+        if self._is_http or (not self._references and fsspec_listing.lists_nothing(self._calls)):
+            # Other filesystems need not be asked.
+            self.can_list: Callable[[], bool] = _cannot_list
         self.read_only: bool = read_only or self._references
         self.url: str = redaction.public_url(url or (root if "://" in root else f"{self._calls.protocols[0]}://{root}"))
 
@@ -288,6 +295,9 @@ class FsspecStore(RequestedValues, WholeValues):
             fs.invalidate_cache()
             if calls.one("info", call.path).get("type") == "directory":
                 return None
+        except NotImplementedError:
+            # It keeps no listings.
+            return None
         # Filesystems may raise anything.
         except Exception as error:
             return None if self._is_absent(error) else error
@@ -300,7 +310,10 @@ class FsspecStore(RequestedValues, WholeValues):
         """Return the last bytes of a file, which a filesystem may refuse to give before it is asked how many it has."""
         wanted = call.request
         try:
-            size = int(call.calls.one("size", call.path))
+            try:
+                size = int(call.calls.one("size", call.path))
+            except NotImplementedError:
+                return call.calls.one("cat_file", call.path, start=wanted.byte_range.offset, end=None)
             start, nbytes = resolve_range(wanted.byte_range, size, self, wanted.key)
             return call.calls.one("cat_file", call.path, start=start, end=start + nbytes)
         # Filesystems may raise anything.
@@ -333,20 +346,22 @@ class FsspecStore(RequestedValues, WholeValues):
     def _listed(self, method: Callable[[Calls, str, Callable[[object], bool]], Iterable[T]], prefix: str) -> list[T]:
         """Return what a function of :mod:`gzarr.stores.fsspec_listing` finds below a prefix."""
         if self._is_http:
-            raise StoreError(
-                f"{self!r}: cannot list {prefix!r}: a web server has no listing that says what is a key; a hierarchy "
-                "is known by its consolidated metadata there",
-                key=prefix,
-            )
+            raise self._unlisted("a web server has no listing that says what is a key", prefix)
         path = (self._path(prefix) if prefix else self._base).rstrip("/") or self._base
         begin = time.monotonic()
         try:
             return list(method(self._calls, path, self._is_absent))
+        except NotImplementedError:
+            raise self._unlisted(f"its filesystem ({self._calls.protocols[0]}) has no listing", prefix) from None
         # Filesystems may raise anything.
         except Exception as error:
             raise self._error("list", prefix, error) from None
         finally:
             traffic.count(requests=1, seconds=time.monotonic() - begin)
+
+    def _unlisted(self, why: str, prefix: str) -> StoreError:
+        what = f"{self!r}: cannot list {prefix!r}: {why}; a hierarchy is known by its consolidated metadata there"
+        return StoreError(what, key=prefix)
 
     def _referring(self, prefix: str, *, below: bool = True) -> list[str]:
         """Return the keys that start with a prefix and have references."""
@@ -370,11 +385,28 @@ class FsspecStore(RequestedValues, WholeValues):
         """Yield all keys that start with ``prefix``, sorted, each with the size of its value in bytes."""
         for key, size in self._found(prefix):
             if size is None:
+                size = self._size_in_target(key) if self._references else None
+            if size is None:
                 value = self.get(key)
-                if value is None:
-                    continue
-                size = len(value)
-            yield key, size
+                size = None if value is None else len(value)
+            if size is not None:
+                yield key, size
+
+    def _size_in_target(self, key: str) -> int | None:
+        """Return the size of what a key refers to without reading it, or None if that is not told."""
+        try:
+            found = fsspec_references.look_up(self._calls.fs, self._path(key))
+            if found is None or isinstance(found, bytes):
+                return None if found is None else len(found)
+            if found.nbytes is not None:
+                return found.nbytes
+            calls = self._calls_of(found)
+        except BadReferenceError as error:
+            raise self._error("read", key, error) from None
+        # Filesystems may raise anything; what is wrong with a file, reading it tells.
+        with contextlib.suppress(Exception):
+            return int(calls.one("size", found.path))
+        return None
 
     def _key(self, name: str) -> str | None:
         """Return the key of a file, or None if it lies outside the root, or its name is no key."""
@@ -427,7 +459,7 @@ class FsspecStore(RequestedValues, WholeValues):
                 if not self._calls.has_directories or isinstance(error, TimeoutError):
                     raise
                 folder = path.rpartition("/")[0]
-                if self._calls.one("isdir", folder):
+                if self._is_directory(folder):
                     raise
                 self._calls.one("makedirs", folder, exist_ok=True)
                 self._calls.one("pipe_file", path, data)
@@ -435,6 +467,13 @@ class FsspecStore(RequestedValues, WholeValues):
         except Exception as error:
             raise self._error("write", key, error) from None
         traffic.count(requests=1, bytes_written=len(data))
+
+    def _is_directory(self, path: str) -> bool:
+        """Return whether a path is known to be that of a directory."""
+        try:
+            return bool(self._calls.one("isdir", path))
+        except NotImplementedError:
+            return False
 
     def erase_values(self, keys: Iterable[str]) -> None:
         """Erase several keys."""

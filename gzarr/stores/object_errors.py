@@ -169,7 +169,7 @@ _FINAL: Final = (
 _LONGEST: Final = 200
 #: Bytes of an answer in which a code is looked for.
 _MOST_OF_BODY: Final = 16 << 10
-_NO_RANGES: Final = (
+NO_RANGES: Final = (
     "the server sends whole values only, and parts of values are needed (sharded arrays are read by byte ranges); use "
     "a server that supports range requests, or copy the data to a local directory"
 )
@@ -233,7 +233,7 @@ def failure_of(error: BaseException, url: str, *, listing: bool = False) -> Fail
     if "decoding PROPFIND response" in text:
         return Failure(Kind.NO_LISTING, status, reason)
     if "Range request not supported" in text or "non-partial response" in text:
-        return Failure(Kind.FINAL, status, _NO_RANGES)
+        return Failure(Kind.FINAL, status, NO_RANGES)
     if status is not None:
         return _of_other_status(status, reason)
     if _ILLEGAL_NAME in text:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-import re
 from collections import deque
 from dataclasses import replace
 from email.utils import parsedate_to_datetime
@@ -33,7 +32,7 @@ from .base import Answer
 from .content_encodings import content_encodings, decoded, encoded, without_length
 from .curl_transfers import Failed, Get, Response
 from .object_errors import Failure, Kind, failure_of_answer
-from .remote_answers import OtherBytesError, few_times, not_whole
+from .remote_answers import CONTENT_RANGE, STATUSES, WHOLE, OtherBytesError, few_times, why_not_whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -43,14 +42,10 @@ if TYPE_CHECKING:
     from .curl_transfers import Options
     from .plain_urls import PlainUrls
 
-_RANGE: Final = re.compile(rb"bytes (\d{1,18})-(\d{1,18})/(\d{1,18}|\*)", re.IGNORECASE)
 #: Of "content-encoding", "content-length", "content-range", "etag", "last-modified", "transfer-encoding" and
 #: "x-amz-version-id"; and of the line with the status.
 _INITIALS: Final = frozenset((b"c", b"C", b"e", b"E", b"l", b"L", b"t", b"T", b"x", b"X", b"H"))
 _ANY: Final = ("Accept: */*",)
-_STATUSES: Final = frozenset(HTTPStatus)
-#: Answers that bring a whole value; the second, by way of a proxy.
-_WHOLE: Final = frozenset((200, 203))
 #: Answers that some servers give to all plain requests, or to signed URLs.
 _REFUSALS: Final = frozenset((400, 401, 403))
 
@@ -393,10 +388,12 @@ def _answer_in(response: Response, request: Request, store: Behind) -> Answer | 
     if not whole:
         if response.status != 206:
             return None
-    elif response.status not in _WHOLE:
-        if response.status not in _STATUSES:
+    elif response.status not in WHOLE:
+        if response.status not in STATUSES:
             return None
-        _check_whole(response, headers, request, store)
+        wrong = why_not_whole(response.status, headers.get(b"content-range", b""), len(response.body))
+        if wrong:
+            raise StoreError(f"{store!r}: cannot read {request.key!r}: {wrong}", key=request.key)
     encoding = headers.get(b"content-encoding")
     if encoding is not None and not store._undoes_encodings:
         return None
@@ -415,7 +412,7 @@ def _answer_in(response: Response, request: Request, store: Behind) -> Answer | 
         else:
             raise without_length(store, request, "where it ends, so one that was cut off looks like a complete one")
     else:
-        found = _RANGE.fullmatch(headers.get(b"content-range", b""))
+        found = CONTENT_RANGE.fullmatch(headers.get(b"content-range", b""))
         if found is None or int(found[2]) != int(found[1]) + nbytes - 1:
             return None
         begin = int(found[1])
@@ -433,17 +430,6 @@ def _answer_in(response: Response, request: Request, store: Behind) -> Answer | 
     return store._checked(request, _meta(headers, size), _Received(begin, body))
 
 
-def _check_whole(response: Response, headers: Mapping[bytes, bytes], request: Request, store: Behind) -> None:
-    """Raise :class:`StoreError` unless an answer is a part of a value that is all of it."""
-    stated = headers.get(b"content-range", b"")
-    found = _RANGE.fullmatch(stated)
-    if response.status == 206 and found is not None and found[3] != b"*":
-        nbytes = len(response.body)
-        if [int(number) for number in found.groups()] == [0, nbytes - 1, nbytes]:
-            return
-    raise not_whole(store, request.key, response.status, "" if found is None else stated.decode("ascii"))
-
-
 def _failure_in(response: Response, url: str, plain: PlainUrls) -> Failure | None:
     """Return what a failure means; None if obstore has to say it."""
     status = response.status
@@ -451,7 +437,7 @@ def _failure_in(response: Response, url: str, plain: PlainUrls) -> Failure | Non
         return None
     if status in _REFUSALS and not plain.proven:
         return None
-    phrase = HTTPStatus(status).phrase if status in _STATUSES else ""
+    phrase = HTTPStatus(status).phrase if status in STATUSES else ""
     return failure_of_answer(status, phrase, response.body, url)
 
 

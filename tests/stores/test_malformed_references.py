@@ -88,8 +88,8 @@ def test_whole_numbers_as_floating_point(tmp_path: Path) -> None:
     assert store.get("v/0") == np.array([1, 2], "<i4").tobytes()
 
 
-# A range is no larger than what is asked for.
-@pytest.mark.parametrize("access", sorted(ACCESS.keys() - {"range", "last bytes"}))
+# A range is no larger than what is asked for, and nothing is read for a size.
+@pytest.mark.parametrize("access", sorted(ACCESS.keys() - {"range", "last bytes", "sizes"}))
 def test_a_size_that_no_file_has(access: str, tmp_path: Path) -> None:
     store = opened(tmp_path, ["FILE", 0, 2**62])
     with pytest.raises(GzarrError, match="v/0") as error:

@@ -1,0 +1,55 @@
+"""Values of web servers by fsspec's client, which looks neither at the status of an answer nor at its range."""
+
+from __future__ import annotations
+
+import sys
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from ..errors import StoreError
+from .remote_answers import STATUSES, WHOLE, why_not_part, why_not_whole
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+
+def checked(cat_file: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+    """Return a function that does as a filesystem's ``_cat_file``, and checks answers if that is of web servers.
+
+    Parameters
+    ----------
+    cat_file
+        Bound method of an asynchronous filesystem. Classes that have their own, of whatever kind, know best.
+    """
+    http = sys.modules.get("fsspec.implementations.http")
+    if http is None or getattr(cat_file, "__func__", None) is not http.HTTPFileSystem._cat_file:
+        return cat_file
+    return partial(_cat_file, cat_file.__self__)  # type: ignore[attr-defined]
+
+
+async def _cat_file(fs: Any, url: str, start: int | None = None, end: int | None = None) -> bytes:
+    """Return the bytes of a file, or of a part of it; a negative ``start`` stands for the last bytes.
+
+    Raises
+    ------
+    StoreError
+        If the server sends others.
+    """
+    options = dict(fs.kwargs)
+    if start is not None:
+        part = f"{start}" if start < 0 else f"{start}-{'' if end is None else end - 1}"
+        options["headers"] = {**options.get("headers", {}), "Range": f"bytes={part}"}
+    session = await fs.set_session()
+    async with session.get(fs.encode_url(url), **options) as response:
+        status, stated = response.status, response.headers.get("Content-Range", "").encode("latin-1", "replace")
+        # A whole value may be large, and is no use.
+        ignored = start is not None and start > 0 and status < 300 and (status in WHOLE or status not in STATUSES)
+        body: bytes = b"" if ignored else await response.read()
+        fs._raise_not_found_for_status(response, url)
+    if start is None:
+        wrong = why_not_whole(status, stated, len(body))
+    else:
+        wrong = why_not_part(status, stated, len(body), start, end)
+    if wrong:
+        raise StoreError(wrong)
+    return body
