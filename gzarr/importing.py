@@ -1,7 +1,10 @@
-"""A fork waits for imports that gzarr has begun in other threads.
+"""Imports by threads: much of gzarr, and what it needs of other packages, is imported when it is first used.
 
-Much of gzarr, and what it needs of other packages, is imported when it is first used. A child that is forked during an
-import has its lock, and no thread that would ever release it: the same import there would wait for ever.
+- A fork waits for imports that gzarr has begun in other threads. A child that is forked during an import has its lock,
+  and no thread that would ever release it: the same import there would wait for ever.
+- A module within a package is imported after its package (:func:`import_module`). Python takes the lock of the module,
+  and then that of the package, which another thread may be importing, and the module with it. Where each waits for the
+  other, Python gives one of them a module that is not complete.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ import time
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from types import FrameType
+    from types import FrameType, ModuleType
 
 #: Longest wait, in seconds: an import may itself wait for what the forking thread holds.
 _LONGEST_S: Final = 5.0
@@ -26,6 +29,14 @@ _LONGEST_S: Final = 5.0
 _in_vain: set[int] = set()
 # Whether the present fork has waited.
 _has_waited = False
+
+
+def import_module(name: str) -> ModuleType:
+    """Import a module of another package, by its full name, and return it, as :func:`importlib.import_module` does."""
+    names = name.split(".")
+    for count in range(1, len(names)):
+        importlib.import_module(".".join(names[:count]))
+    return importlib.import_module(name)
 
 
 def wait_for_others() -> None:

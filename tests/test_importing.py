@@ -1,4 +1,4 @@
-"""Forks while another thread uses something of gzarr for the first time, and so imports it."""
+"""Threads, and forks, while another thread uses something of gzarr for the first time, and so imports it."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 
+import gzarr
 from gzarr.guarded import ForkSafeLock, RLock
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 
 # Each child does what the thread has begun. One that has been left in an import is ended by the signal.
 PROGRAM = """
@@ -44,6 +44,7 @@ print([os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in children])
 """
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 @pytest.mark.parametrize(
     ("work", "before"),
     [
@@ -115,3 +116,15 @@ def test_a_lock_that_is_made_during_a_fork_stays_with_its_owner(make: type) -> N
     ends.set()
     owner.join()
     assert not taken
+
+
+def test_threads_import_a_codec_at_once(tmp_path: Path) -> None:
+    """The first write of a process decodes a chunk in one thread, and encodes another in the other."""
+    # The first shard is not there yet.
+    values = np.repeat([False, True], 8)
+    gzarr.create_array(tmp_path, data=values, chunks=4, shards=8, codecs=["bytes", "zstd"])
+    code = "import gzarr, sys; gzarr.open_array(sys.argv[1], mode='r+').vindex[[2, 9]] = [True, False]"
+    done = subprocess.run([sys.executable, "-c", code, tmp_path], env={**os.environ, "GZARR_THREADS": "2"}, check=False)
+    assert done.returncode == 0
+    values[[2, 9]] = True, False
+    assert gzarr.load(tmp_path).tolist() == values.tolist()

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..importing import import_module
 from ..reasons import reason_of
 from . import shared_objects
 from .buffers import Bytes, empty
@@ -31,10 +32,8 @@ _GDEFLATE_HEADER_BYTES = 8192
 
 
 def _load(module: str, signatures: Signatures) -> ctypes.CDLL | None:
-    import importlib
-
     try:
-        return shared_objects.load(importlib.import_module(module).__file__ or "", signatures)
+        return shared_objects.load(import_module(module).__file__ or "", signatures)
     except (OSError, AttributeError):
         return None
 

@@ -31,6 +31,7 @@ import numpy as np
 from ..documents.json import quote
 from ..dtypes.properties import native
 from ..errors import MetadataError, UnsupportedError
+from ..importing import import_module
 from ..installing import COMMANDS
 from ..reasons import reason_of
 from . import object_codecs
@@ -461,21 +462,20 @@ def _viewed(rows: Any, before: np.dtype[Any], after: np.dtype[Any]) -> npt.NDArr
 
 def is_known(name: str) -> bool:
     """Return whether numcodecs has a codec of this name, after registering one of imagecodecs if necessary."""
-    from numcodecs.registry import codec_registry, entries
-
-    if name.startswith(_IMAGECODECS) and name not in codec_registry:
+    registry = import_module("numcodecs.registry")
+    if name.startswith(_IMAGECODECS) and name not in registry.codec_registry:
         _register_imagecodecs(name)
-    return name in codec_registry or name in entries
+    return name in registry.codec_registry or name in registry.entries
 
 
 def _register_imagecodecs(name: str) -> None:
     # One by one: registering all at once would also replace codecs that others have registered.
     try:
-        import imagecodecs.numcodecs
+        imagecodecs = import_module("imagecodecs.numcodecs")
     except ImportError:
         return
     with contextlib.suppress(Exception):
-        imagecodecs.numcodecs.register_codecs({name}, verbose=False)
+        imagecodecs.register_codecs({name}, verbose=False)
 
 
 def from_numcodecs(

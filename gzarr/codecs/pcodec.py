@@ -26,6 +26,7 @@ import numpy.typing as npt
 
 from ..documents.json import quote
 from ..errors import MetadataError, UnsupportedError
+from ..importing import import_module
 from ..installing import COMMANDS
 from .buffers import compressed, flat, need_array, number_types
 from .codec import BytesRepresentation, Codec, CodecKind, Representation
@@ -146,7 +147,6 @@ class PcodecCodec(Codec):
 
     def encode(self, decoded: Any, representation: Representation) -> Any:
         """Return one file of pcodec's standalone format."""
-        from numcodecs.pcodec import PCodec
-
+        numcodecs = import_module("numcodecs.pcodec")
         values = np.ascontiguousarray(decoded).view(number_types(need_array(representation, self.label))[-1])
-        return PCodec(**self._configuration()).encode(values)
+        return numcodecs.PCodec(**self._configuration()).encode(values)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import ArgumentError, StoreError
 from ..guarded import Lock
+from ..importing import import_module
 from ..installing import COMMANDS
 from . import fsspec_web
 from .byte_ranges import range_to_ask
@@ -45,8 +46,6 @@ def module(name: str) -> Any:
     ArgumentError
         If fsspec is not installed.
     """
-    from importlib import import_module
-
     try:
         return import_module(name)
     except ImportError as error:
