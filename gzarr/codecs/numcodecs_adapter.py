@@ -205,9 +205,7 @@ class NumcodecsBytesToBytes(NumcodecsCodec):
         """Return the same filter on arrays, whose elements are in native byte order; None if it takes bytes only."""
         if self.id not in ARRAY_TO_ARRAY:
             return None
-        given = {name: text for name in _DTYPES if (text := self.configuration.get(name))}
-        in_native_order = {name: np.dtype(text).newbyteorder("=").str for name, text in given.items()}
-        return NumcodecsArrayToArray(self.id, {**self.configuration, **in_native_order})
+        return NumcodecsArrayToArray(self.id, _in_native_order(self.configuration))
 
     def encoded(self, decoded: Representation) -> BytesRepresentation:
         """Return the size if the filter fixes it."""
@@ -288,7 +286,11 @@ class NumcodecsBytesToBytes(NumcodecsCodec):
 
 @dataclass(frozen=True)
 class NumcodecsArrayToArray(NumcodecsCodec):
-    """A filter on arrays (Zarr v3)."""
+    """A filter on arrays (Zarr v3).
+
+    Between filters, elements have values and no byte order, which is that of the codec that makes bytes of them. So
+    the byte orders of types that the configuration states mean nothing, as in zarr-python since 3.2.
+    """
 
     kind: ClassVar[CodecKind] = "array_to_array"
 
@@ -319,14 +321,15 @@ class NumcodecsArrayToArray(NumcodecsCodec):
 
     def operations(self, decoded: Representation) -> tuple[Operation, ...] | None:
         """Return what is compiled: the conversion of ``astype``, which is part of placing, or a filter of numbers."""
-        dtype = need_array(decoded, self.label).dtype
+        dtype, configuration = need_array(decoded, self.label).dtype, _in_native_order(self.configuration)
         if self.id == "astype":
-            return convert(np.dtype(self.configuration["encode_dtype"]), dtype)
-        return compiled_filter(self.id, self.configuration, dtype)
+            return convert(np.dtype(configuration["encode_dtype"]), dtype)
+        return compiled_filter(self.id, configuration, dtype)
 
     def encoding(self, decoded: Representation, nbytes: int) -> EncodingStep | None:
         """Return what is compiled, of filters of numbers."""
-        return filter_step(self.id, self.configuration, need_array(decoded, self.label).dtype, nbytes)
+        dtype = need_array(decoded, self.label).dtype
+        return filter_step(self.id, _in_native_order(self.configuration), dtype, nbytes)
 
     def stored_as(self, before: np.dtype[Any]) -> tuple[NumcodecsArrayToArray, np.dtype[Any]]:
         """Return the filter as version 2 has it, for elements in stored byte order, and the type that it makes."""
@@ -335,7 +338,7 @@ class NumcodecsArrayToArray(NumcodecsCodec):
         if before.kind in "mM":
             before = np.dtype("i8").newbyteorder(before.byteorder)
         taken, made = ("decode_dtype", "encode_dtype") if self.id == "astype" else ("dtype", "astype")
-        stored = {**self.configuration, taken: before.str}
+        stored = {**_in_native_order(self.configuration), taken: before.str}
         native = before.newbyteorder("=")
         if before != native:
             # By default, numcodecs makes the type that it takes, and what follows may not take that byte order.
@@ -355,11 +358,11 @@ class NumcodecsArrayToArray(NumcodecsCodec):
         return bool(self.configuration.get("decode_dtype") or self.configuration.get("dtype"))
 
     def _for(self, dtype: np.dtype[Any]) -> NumcodecsArrayToArray:
+        configuration = _in_native_order(self.configuration)
         # Documents may omit parameters that the array's data type implies.
-        if self.id in ("packbits", "bitround") or self._states_dtype():
-            return self
-        name = "decode_dtype" if self.id == "astype" else "dtype"
-        return NumcodecsArrayToArray(self.id, {**self.configuration, name: dtype.str})
+        if self.id not in ("packbits", "bitround") and not self._states_dtype():
+            configuration["decode_dtype" if self.id == "astype" else "dtype"] = dtype.str
+        return NumcodecsArrayToArray(self.id, configuration)
 
     def decode(self, encoded: Any, decoded: Representation) -> Any:
         """Return the array before the filter."""
@@ -448,6 +451,11 @@ class NumcodecsArrayToBytes(NumcodecsCodec):
         if name == "encode":
             return codec._call(name, _viewed(data[0], rows, numbers))
         return _viewed(codec._call(name, *data), numbers, rows)
+
+
+def _in_native_order(configuration: Mapping[str, Any]) -> dict[str, Any]:
+    given = {name: text for name in _DTYPES if (text := configuration.get(name))}
+    return {**configuration, **{name: np.dtype(text).newbyteorder("=").str for name, text in given.items()}}
 
 
 def _viewed(rows: Any, before: np.dtype[Any], after: np.dtype[Any]) -> npt.NDArray[Any]:

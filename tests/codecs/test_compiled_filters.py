@@ -311,3 +311,47 @@ def test_chunks_of_a_wrong_size(one: Any) -> None:
         assert array.decode_path.startswith("cpu-native: ")
         with pytest.raises(ChunkDecodeError):
             array[...]
+
+
+@pytest.mark.parametrize("order", ["little", "big"])
+@pytest.mark.parametrize(
+    ("values", "one", "encoded"),
+    [
+        (
+            np.array([1, 2.5, 3], "f4"),
+            named("fixedscaleoffset", offset=0, scale=10, dtype="<f4", astype=">i2"),
+            np.array([10, 25, 30], "i2"),
+        ),
+        (
+            np.array([1, 2.5, 3], "f4"),
+            named("fixedscaleoffset", offset=0, scale=10, dtype=">f4", astype="<i2"),
+            np.array([10, 25, 30], "i2"),
+        ),
+        (np.array([1, 300, 3], "i4"), named("delta", dtype="<i4", astype=">i4"), np.array([1, 299, -297], "i4")),
+        (
+            np.array([1, 300, 3], "f4"),
+            named("astype", encode_dtype=">i2", decode_dtype="<f4"),
+            np.array([1, 300, 3], "i2"),
+        ),
+        (
+            np.array([1, 2.5, 3], "f4"),
+            named("quantize", digits=1, dtype="<f4", astype=">f4"),
+            np.array([1, 2.5, 3], "f4"),
+        ),
+    ],
+    ids=["packed", "of another order", "delta", "astype", "quantize"],
+)
+def test_byte_orders_that_filters_state_mean_nothing(
+    order: str, values: Array, one: Any, encoded: Array, tmp_path: Any
+) -> None:
+    """That of the elements in the chunk is the one of ``bytes``; zarr-python before 3.2 mixed them up."""
+    codecs = [one, {"name": "bytes", "configuration": {"endian": order}}]
+    array = gzarr.create_array(tmp_path / "a", data=values, codecs=codecs)
+    assert array.store.get("c/0") == encoded.astype(encoded.dtype.newbyteorder(order)).tobytes()
+    np.testing.assert_array_equal(gzarr.load(tmp_path / "a"), values, strict=True)
+    # The documents state what was given.
+    assert array.metadata.codecs[0].to_json() == one
+    # In version 2, each filter takes and makes bytes, in the order that it states.
+    copied = gzarr.copy(tmp_path / "a", tmp_path / "b", zarr_format=2, lossy=True)
+    np.testing.assert_array_equal(zarr.open_array(tmp_path / "b")[...], values)
+    np.testing.assert_array_equal(copied[...], values)
