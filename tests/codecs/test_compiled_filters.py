@@ -344,7 +344,7 @@ def test_chunks_of_a_wrong_size(one: Any) -> None:
 def test_byte_orders_that_filters_state_mean_nothing(
     order: str, values: Array, one: Any, encoded: Array, tmp_path: Any
 ) -> None:
-    """That of the elements in the chunk is the one of ``bytes``; zarr-python before 3.2 mixed them up."""
+    """That of the elements in the chunk is the one of ``bytes``; zarr-python 3.1.6 mixes them up."""
     codecs = [one, {"name": "bytes", "configuration": {"endian": order}}]
     array = gzarr.create_array(tmp_path / "a", data=values, codecs=codecs)
     assert array.store.get("c/0") == encoded.astype(encoded.dtype.newbyteorder(order)).tobytes()
