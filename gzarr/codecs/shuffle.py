@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from ..errors import MetadataError
+from ..flags import check_flags
 from .buffers import Bytes, checked, flat, need_bytes
 from .codec import BytesRepresentation, Codec, CodecKind, EncodingStep, Operation, Representation
 
@@ -45,6 +46,9 @@ class ShuffleCodec(Codec):
     kind: ClassVar[CodecKind] = "bytes_to_bytes"
     elementsize: int = 4
     tail: bool = False
+
+    def __post_init__(self) -> None:
+        check_flags(tail=self.tail)
 
     @classmethod
     def from_v3(cls, configuration: Configuration) -> ShuffleCodec:

@@ -17,6 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from ..flags import flag
 from . import native
 from .buffers import ceiling, checked, compressed, flat, need_bytes
 from .codec import BytesRepresentation, Codec, CodecKind, EncodingStep, Operation, Representation
@@ -43,6 +44,10 @@ class ZstdCodec(Codec):
     kind: ClassVar[CodecKind] = "bytes_to_bytes"
     level: int = 0
     checksum: bool = False
+
+    def __post_init__(self) -> None:
+        # It is written to documents.
+        object.__setattr__(self, "checksum", flag("checksum", self.checksum))
 
     @property
     def has_checksum(self) -> bool:

@@ -240,7 +240,7 @@ def _fill_value(value: Any, dtype: np.dtype[Any], text: str | None, codec: str |
     if dtype.hasobject:
         return _object_fill_value(value, text, codec)
     if value is None:
-        return not_a_time(dtype) if dtype.kind in "mM" else np.zeros((), dtype)[()]
+        return _zero(dtype)
     kind = kind_of(dtype)
     if kind in "SUV" and isinstance(value, int | float) and value == 0:
         return np.zeros((), dtype)[()]
@@ -250,6 +250,16 @@ def _fill_value(value: Any, dtype: np.dtype[Any], text: str | None, codec: str |
         except MetadataError as error:
             raise ArgumentError(f"fill_value: {error.message}") from None
     return as_elements(value, dtype, (), "fill_value")[()]
+
+
+def _zero(dtype: np.dtype[Any]) -> Any:
+    """Return an element of zeros, with NaT for dates and times, in the fields of records, too."""
+    if dtype.kind in "mM":
+        return not_a_time(dtype)
+    element = np.zeros((), dtype)
+    for name in dtype.names or ():
+        element[name] = _zero(dtype[name].base)
+    return element[()]
 
 
 def _object_fill_value(value: Any, text: str | None, codec: str | None) -> Any:

@@ -93,7 +93,8 @@ def create_array(  # noqa: PLR0913
     filters, serializer, compressors
         Codec chain in three parts, as in zarr-python; None for no filters, or no compression.
     fill_value
-        Value of elements that were never written. None for zero, False, NaT or the empty string.
+        Value of elements that were never written. None for zero, False, NaT or the empty string, in each field of a
+        structured dtype.
     order
         Order of the stored elements of a chunk: ``"C"`` or ``"F"``.
     attributes

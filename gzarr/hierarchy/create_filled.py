@@ -218,7 +218,9 @@ def _like(array: Any, arguments: Mapping[str, Any]) -> dict[str, Any]:
     elif isinstance(array, Array):
         result = {**arguments_of(array.metadata), "zarr_format": format_of_copies(array.zarr_format)}
     else:
-        _, shape, found = arguments_of_data(array, None, {}, arguments.get("zarr_format", DEFAULT_FORMAT))
+        # Its elements are not wanted, so it does not matter which of them are masked.
+        zarr_format = arguments.get("zarr_format", DEFAULT_FORMAT)
+        _, shape, found = arguments_of_data(array, None, {}, zarr_format, fill_masked=True)
         return {"shape": shape, "dtype": found["dtype"]}
     if "shape" in arguments and check_shape(arguments["shape"]) != array.shape:
         for name in ("chunks", "shards", "dimension_names"):

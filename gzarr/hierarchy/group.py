@@ -12,10 +12,11 @@ from ..arrays.array import Array
 from ..arrays.device_choice import resolve_device
 from ..display import Info, MemberCounts, Tree
 from ..errors import ArgumentError, MetadataError, NodeNotFoundError, NodeTypeError, ReadOnlyError
+from ..flags import check_flags
 from ..metadata.formats import FORMATS
 from ..metadata.model import ArrayMetadata, GroupMetadata
 from ..nodes.change import delete_node, writable
-from ..nodes.create import move_node
+from ..nodes.create import advising, move_node
 from ..nodes.reader import NodeReader, suggest
 from ..stores.base import is_listable
 from ..stores.keys import join_path, normalize_path
@@ -24,6 +25,7 @@ from .group_properties import GroupProperties
 from .new_nodes import NewArray, check_required, new_group
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
     from typing import Unpack
 
     from ..engines.access.access import Missing, Verify
@@ -431,9 +433,11 @@ class Group(GroupProperties, Mapping[str, "Array | Group"]):
             As for :func:`gzarr.create_array`.
         """
         self._writable()
+        check_flags(exact=exact)
         if name not in self:
             try:
-                return self.create_array(name, shape=shape, dtype=dtype, **arguments)
+                with _advising(name):
+                    return self.create_array(name, shape=shape, dtype=dtype, **arguments)
             except ArgumentError:
                 # Another thread or process may have been faster.
                 if name not in self:
@@ -491,7 +495,8 @@ class Group(GroupProperties, Mapping[str, "Array | Group"]):
             If the node exists (to write to an array, use ``g[name][...] = value``), or the value cannot be stored as an
             array (to copy a group, use :func:`gzarr.copy`).
         """
-        self.create_array(name, data=value)
+        with _advising(name):
+            self.create_array(name, data=value)
 
     def __delitem__(self, name: str) -> None:
         """Erase the array or group at ``name``, with everything below it.
@@ -546,6 +551,10 @@ class Group(GroupProperties, Mapping[str, "Array | Group"]):
         groups = sum(isinstance(metadata, GroupMetadata) for metadata in found)
         unreadable = sum(isinstance(metadata, MetadataError) for metadata in found)
         return MemberCounts(len(found) - groups - unreadable, groups, unreadable)
+
+
+def _advising(name: str) -> AbstractContextManager[None]:
+    return advising(f"call create_array({name!r}, ..., overwrite=True) of the group")
 
 
 def _is_explicit(node: Node | None) -> bool:

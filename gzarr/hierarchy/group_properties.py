@@ -77,7 +77,7 @@ class GroupProperties:
 
     @property
     def zarr_format(self) -> ZarrFormat:
-        """Zarr format of the group: 2, 3 or ``"3-draft-2022"``."""
+        """Zarr format of the group: 2, 3 or ``"3-draft-2022"``; ``"n5"`` for a group of N5, which is only read."""
         return self._metadata.zarr_format
 
     @property

@@ -10,11 +10,13 @@ import numpy as np
 from ..arrays.array import Array
 from ..arrays.elements import all_of, as_data, with_type
 from ..arrays.not_arrays import refuse_tables
+from ..arrays.object_advice import objects_refused
 from ..arrays.objects import TEXTS, object_codec
 from ..arrays.view import ArrayView
 from ..documents.json import quote, unpaired_surrogates
 from ..dtypes.properties import native
 from ..errors import ArgumentError, NodeTypeError, StoreError
+from ..flags import check_flags, flag
 from ..metadata.formats import FORMATS, check_zarr_format
 from ..metadata.model import GroupMetadata
 from ..metadata.to_documents import SourceNames, array_documents, check_shape, check_text, plain, with_attributes
@@ -78,8 +80,9 @@ class NewArray:
         check_zarr_format(zarr_format, new=True)
         describing: dict[str, Any] = dict(arguments)
         shape, data = describing.pop("shape", None), describing.pop("data", None)
-        fill_masked = bool(describing.pop("fill_masked", False))
-        write_empty_chunks = bool(describing.pop("write_empty_chunks", False))
+        fill_masked = flag("fill_masked", describing.pop("fill_masked", False))
+        write_empty_chunks = flag("write_empty_chunks", describing.pop("write_empty_chunks", False))
+        check_flags(overwrite=overwrite)
         described = cast("ArrayArguments", describing)
         if data is not None:
             data, shape, described = arguments_of_data(data, shape, described, zarr_format, fill_masked=fill_masked)
@@ -171,8 +174,12 @@ class NewArray:
                         f"there is no node at '/{self._path}' in {self._store!r}, but something else was stored there "
                         f"meanwhile; {advice}"
                     )
-        finally:
-            stage.discard()
+        except BaseException as error:
+            left = stage.discard()
+            if left is not None:
+                error.add_note(f"({left})")
+            raise
+        stage.discard()
 
     def _write_in_place(self, location: Location, *, first: bool) -> None:
         """Write data, and then the documents unless they came first: an array that is not complete is none."""
@@ -214,6 +221,7 @@ def new_group(
     overwrite: bool,
 ) -> GroupMetadata:
     """Create a group in a writable store; return its metadata."""
+    check_flags(overwrite=overwrite)
     format = FORMATS[zarr_format]
     check_zarr_format(zarr_format, new=True)
     if not format.features.groups:
@@ -242,9 +250,14 @@ def arguments_of_data(
     if dtype is None:
         data, dtype = with_type(data, "data")
         if dtype.hasobject and dtype.fields is None:
-            kinds = {type(item) for item in data.flat}
+            # Masked elements will be filled.
+            elements = data.compressed() if isinstance(data, np.ma.MaskedArray) else data.flat
+            kinds = set(map(type, elements))
             if kinds <= {str} or kinds <= {bytes}:
                 dtype = bytes if bytes in kinds else str
+        others = isinstance(dtype, np.dtype) and dtype.hasobject
+        if others and (data.dtype.names or not FORMATS[zarr_format].features.objects):
+            raise objects_refused(data, given, "data")
     if shape is not None and check_shape(shape) != tuple(data.shape):
         raise ArgumentError(f"shape {quote(shape)} differs from the shape of the data, {tuple(data.shape)}")
     return data, tuple(data.shape), cast("ArrayArguments", {**arguments, "dtype": dtype})

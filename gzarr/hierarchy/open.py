@@ -9,9 +9,11 @@ from ..arrays.array import Array
 from ..arrays.device_choice import resolve_device
 from ..arrays.read_options import check_missing, check_verify
 from ..errors import ArgumentError, MetadataError, NodeNotFoundError, NodeTypeError, ReadOnlyError, StoreError
+from ..flags import check_flags, flag, optional_flag
 from ..metadata.formats import DEFAULT_FORMAT, FORMATS, check_zarr_format, looked_for
 from ..metadata.model import ArrayMetadata, GroupMetadata, ZarrFormat
 from ..nodes.change import writable
+from ..nodes.create import advising
 from ..nodes.reader import NodeReader, suggest
 from ..stores.base import flushing, is_listable
 from ..stores.keys import join_path, normalize_path
@@ -67,8 +69,9 @@ def open(  # noqa: PLR0913
 ) -> Array | Group:
     """Open the array or group at ``path``.
 
-    Opening costs one store request for a node of version 2 or 3 with a metadata document, two for an implicit group,
-    and more for older formats.
+    Opening costs one store request for a node of version 3 with a metadata document. Where there is none, the documents
+    of the others are asked for at the same time: a node of version 2 costs three or four requests after the first one,
+    which ``zarr_format=2`` saves. An implicit group costs more, and so do older formats.
 
     Parameters
     ----------
@@ -172,7 +175,7 @@ def open_array(  # noqa: PLR0913
     storage_options: Mapping[str, Any] | None = None,
     **creation: Unpack[NewArrayArguments],
 ) -> Array:
-    """Open the array at ``path``; one store request for an array of version 2 or 3.
+    """Open the array at ``path``; one store request for an array of version 3, and as for :func:`open` for others.
 
     Parameters
     ----------
@@ -223,7 +226,7 @@ def open_group(  # noqa: PLR0913
     attributes: Mapping[str, Any] | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Group:
-    """Open the group at ``path``; one or two store requests for a group of version 2 or 3, as for :func:`open`.
+    """Open the group at ``path``; one store request for a group of version 3, and as for :func:`open` for others.
 
     Parameters
     ----------
@@ -316,6 +319,7 @@ def require_array(
     NodeTypeError
         If there is a group at ``path``, or an array of another shape or dtype.
     """
+    check_flags(exact=exact)
     array = open_array(store, path=path, mode="a", shape=shape, dtype=dtype, **arguments)
     return check_required(array, shape, dtype, exact=exact)
 
@@ -351,6 +355,7 @@ def group(
     ArgumentError, ReadOnlyError, DeviceError, MetadataError, StoreError
         As for :func:`open_group`.
     """
+    check_flags(overwrite=overwrite)
     return open_group({} if store is None else store, path=path, mode="w" if overwrite else "a", **arguments)
 
 
@@ -453,7 +458,7 @@ def _open_or_make(
         if request.use.mode != "a":
             raise _not_found(kind, request)
     try:
-        with flushing(request.given, request.reader.store, flush=False):
+        with flushing(request.given, request.reader.store, flush=False), advising("open with mode='w'"):
             return make()
     except ArgumentError:
         # Another thread or process may have been faster; the node that it created will do.
@@ -548,6 +553,8 @@ def _prepare(
 ) -> _OpenRequest:
     """Check all arguments before the store is touched."""
     mode = use.mode
+    allow_pickle, allow_fallback = flag("allow_pickle", allow_pickle), flag("allow_fallback", allow_fallback)
+    use_consolidated = optional_flag("use_consolidated", use_consolidated)
     where = normalize_path(path)
     opened, base = as_store(store, mode, storage_options)
     where = join_path(base, where)
@@ -555,7 +562,7 @@ def _prepare(
         writable(opened, f"mode={mode!r} for '/{where}'")
     if use_consolidated is None and mode != "r" and is_listable(opened, ask=False):
         use_consolidated = False  # not used by writable groups: see Group
-    reader = NodeReader(opened, bool(allow_pickle), use_consolidated, bool(allow_fallback))
+    reader = NodeReader(opened, allow_pickle, use_consolidated, allow_fallback)
     return _OpenRequest(store, reader, where, use)
 
 

@@ -19,6 +19,7 @@ from xarray.core import indexing
 
 import gzarr
 
+from ..flags import optional_flag
 from . import xarray_encoding as encoded
 from .xarray_arrays import StoredArray, dtype_as_stored
 
@@ -84,6 +85,8 @@ class GzarrStore(AbstractDataStore):  # type: ignore[misc]
             raise gzarr.ArgumentError(
                 f"mode={mode!r}: engine='gzarr' only reads, with mode='r'; write with Dataset.to_zarr"
             )
+        consolidated = optional_flag("consolidated", consolidated)
+        masked = optional_flag("use_zarr_fill_value_as_mask", use_zarr_fill_value_as_mask)
         store = _normalized(store)
         found = _open_group(
             store,
@@ -93,7 +96,7 @@ class GzarrStore(AbstractDataStore):  # type: ignore[misc]
             zarr_format=zarr_format,
             device=device,
         )
-        return cls(found, masked=use_zarr_fill_value_as_mask)
+        return cls(found, masked=masked)
 
     def check_described(self) -> None:
         """Refuse a group without a document and without arrays: most likely a directory with hierarchies in it.

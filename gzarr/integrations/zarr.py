@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 import zarr
 
 import gzarr
+from gzarr.flags import flag
 from gzarr.installing import COMMANDS
 
 # zarr-python 2 has none, and no codec pipelines.
@@ -67,7 +68,9 @@ def enable(*, strict: bool = False) -> Any:
     -------
     The change of ``zarr.config``: a context manager that takes it back.
     """
-    return config.set({"codec_pipeline.path": f"{__name__}.{CodecPipeline.__name__}", "gzarr.strict": bool(strict)})
+    return config.set(
+        {"codec_pipeline.path": f"{__name__}.{CodecPipeline.__name__}", "gzarr.strict": flag("strict", strict)}
+    )
 
 
 class CodecPipeline(zarr.abc.codec.CodecPipeline):  # type: ignore[misc]

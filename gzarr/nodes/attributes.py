@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from ..errors import ReadOnlyError
+from ..flags import check_flags
 from ..metadata.model import ArrayMetadata
 from ..metadata.to_documents import group_with_attributes, plain, plain_changed, with_attributes
 from .change import change_node, writable
@@ -224,6 +225,7 @@ class Attributes(MutableMapping[str, Any]):
         return taken
 
     def _change(self, change: Callable[[dict[str, Any]], dict[str, Any]], *, lock: bool = False) -> None:
+        check_flags(lock=lock)
         node = self._node
         name = f"the attributes of '/{node.path}'"
         if node.read_only:

@@ -27,7 +27,7 @@ from .enclosing import enclosing_groups
 from .surroundings import look_around
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from typing import TypeGuard
 
     from ..metadata.format import Format
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 # Limit of the keys inspected in the search for stray chunks.
 _PROBED_KEYS: Final = 1000
+#: How errors here, and those of stores, say that what is in the way can be replaced.
+_ADVICE: Final = "pass overwrite=True"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +70,17 @@ class Location:
     is_empty: bool
     layout: Layout | None
     old_layout: Layout | None
+
+
+@contextlib.contextmanager
+def advising(instead: str) -> Iterator[None]:
+    """Have errors advise something else than ``overwrite=True``, for callers that have no such argument."""
+    try:
+        yield
+    except (ArgumentError, StoreError) as error:
+        message, *others = error.args
+        error.args = (str(message).replace(_ADVICE, instead), *others)
+        raise
 
 
 def inspect_location(store: ReadableStore, path: str, zarr_format: ZarrFormat) -> Location:
@@ -199,7 +212,7 @@ def check_free(
             "try again"
         )
     raise ArgumentError(
-        f"there is {what} at '/{path}' in {store!r} already; pass overwrite=True to erase it with everything below it"
+        f"there is {what} at '/{path}' in {store!r} already; {_ADVICE} to erase it with everything below it"
     )
 
 
@@ -281,8 +294,8 @@ def clear_location(
         if not overwrite:
             check_free(store, path, location, metadata.zarr_format, group=False)
             raise ArgumentError(
-                f"there is no array at '/{path}' in {store!r}, but {strays[0]!r} would be a chunk of it; pass "
-                "overwrite=True to erase such chunks"
+                f"there is no array at '/{path}' in {store!r}, but {strays[0]!r} would be a chunk of it; "
+                f"{_ADVICE} to erase such chunks"
             )
         erase_strays(store, path, metadata)
     return location
