@@ -9,6 +9,7 @@ from ..arrays.array import Array
 from ..arrays.device_choice import resolve_device
 from ..engines.cuda.devices import get_device
 from ..errors import ArgumentError
+from ..flags import check_flags
 from ..tools.processes import as_executor, check_shared
 from ..windows.inputs import array_of, device_of, names_of
 from .arguments import broadcast
@@ -178,6 +179,7 @@ class CallOptions:
     budget_bytes: int = DEFAULT_BUDGET_BYTES
 
     def __post_init__(self) -> None:
+        check_flags(overlap=self.overlap, overwrite=self.overwrite, resume=self.resume)
         if self.overwrite and self.resume:
             raise ArgumentError("overwrite=True begins again, and resume=True continues: pass only one of them")
         if type(self.budget_bytes) is not int or self.budget_bytes < 1:

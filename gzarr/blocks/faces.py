@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import tempfile
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
+
+from ..stores.temporary_files import temporary_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -77,7 +80,9 @@ class KeptFaces:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._file is not None:
-            self._file.close()
+            # What it has not written yet is no longer needed.
+            with contextlib.suppress(OSError):
+                self._file.close()
 
     def add(self, index: Index, own: BlockFaces) -> Iterator[tuple[Index, npt.NDArray[np.int64]]]:
         """Add the faces of a block; yield each neighbour that is there, and places of the pairs that touch.
@@ -95,7 +100,8 @@ class KeptFaces:
             theirs = self._kept[other]
             if isinstance(theirs, _Stored):
                 assert self._file is not None
-                theirs = theirs.load(self._file)
+                with _in_file():
+                    theirs = theirs.load(self._file)
             yield other, touching(own, theirs, direction, self._connectivity)
             self._missing[other] -= 1
             if not self._missing[other]:
@@ -111,9 +117,16 @@ class KeptFaces:
             self._kept[index] = own
             self.nbytes += own.nbytes
             return
-        if self._file is None:
-            self._file = tempfile.TemporaryFile()  # noqa: SIM115
-        self._kept[index] = _Stored.of(own, self._file)
+        with _in_file():
+            if self._file is None:
+                self._file = tempfile.TemporaryFile()  # noqa: SIM115
+            self._kept[index] = _Stored.of(own, self._file)
+
+
+def _in_file() -> contextlib.AbstractContextManager[None]:
+    return temporary_files(
+        "the faces of blocks that wait for their neighbours", "pass a larger budget_bytes=, to have them in memory"
+    )
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
 import numpy as np
 
 from ..errors import ArgumentError
+from ..flags import check_flags
 from ..hierarchy.create import create_array
 from ..windows.inputs import KINDS, array_of
 from .arguments import each, is_whole
@@ -108,6 +109,7 @@ def join(  # noqa: PLR0913
     >>> gzarr.blocks.join(np.array([0, 7, 7, 1, 1, 0, 2, 0]), block=3)
     (array([0, 1, 1, 1, 1, 0, 2, 0], dtype=uint32), 2)
     """
+    check_flags(overwrite=overwrite, resume=resume, progress=progress)
     check_overlap(threshold, measure)
     output = label_output(out, dtype, resume=resume)
     opened = array_of(labels, "cpu", _WANTED)._on_device("cpu")

@@ -18,7 +18,9 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from ..arrays.device_choice import resolve_device
-from ..errors import ArgumentError
+from ..errors import ArgumentError, ChunkReadError, ChunkWriteError
+from ..flags import check_flags
+from ..stores.temporary_files import noted
 from ..tools.processes import check_shared
 from ..windows.inputs import KINDS, device_of
 from .arguments import is_whole
@@ -150,6 +152,7 @@ def label(  # noqa: PLR0913
         raise ArgumentError("function must be callable")
     if function is None and scratch is not None:
         raise ArgumentError("scratch= is for the instances that function= returns")
+    check_flags(by_value=by_value, pad_blocks=pad_blocks, overwrite=overwrite, resume=resume, progress=progress)
     output = label_output(out, dtype, resume=resume and scratch is None)
     check_overlap(threshold, measure)
     call = plan_call(
@@ -175,7 +178,7 @@ def label(  # noqa: PLR0913
     call = call.on_device(used)
     call.synchronize()
     on_host = OnHost(function)
-    with place_for(scratch) as place:
+    with place_for(scratch) as (place, note):
         kept = open_kept(place) if resume else None
         if kept is None:
             # What the function returns for the first block says which kind of function it is.
@@ -183,24 +186,28 @@ def label(  # noqa: PLR0913
         else:
             kept_type = kept.dtype
         if kept_type == np.bool_:
-            masks = map_blocks(
-                function,
-                *arrays,
-                out=Output(place, dtype=bool, chunks=block_lengths_of(call)),
-                block=block_lengths_of(call),
-                halo=halo,
-                boundary=boundary,
-                pad_blocks=pad_blocks,
-                device=used,
-                overwrite=overwrite,
-                resume=resume,
-                progress=progress,
-                budget_bytes=budget_bytes,
-                client=client,
-            )
+            # What is written is the masks.
+            with noted(note, ChunkWriteError):
+                masks = map_blocks(
+                    function,
+                    *arrays,
+                    out=Output(place, dtype=bool, chunks=block_lengths_of(call)),
+                    block=block_lengths_of(call),
+                    halo=halo,
+                    boundary=boundary,
+                    pad_blocks=pad_blocks,
+                    device=used,
+                    overwrite=overwrite,
+                    resume=resume,
+                    progress=progress,
+                    budget_bytes=budget_bytes,
+                    client=client,
+                )
             call = replace(call, inputs=[masks]).on_device("cpu").without_halo()
-            return _components(call, find, client, progress=progress)
-        windows = windows_in(place, call, kept, kept_type, overwrite=overwrite)
+            # Now they are read.
+            with noted(note, ChunkReadError):
+                return _components(call, find, client, progress=progress)
+        windows = windows_in(place, note, call, kept, kept_type, overwrite=overwrite)
         work = call.work(KeepWindows(on_host, windows, done=kept is not None), writes=False, reduces=True)
         executor = call.executor(client, work)
         if executor is not None:

@@ -6,6 +6,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from ..errors import ArgumentError
+from ..flags import check_flags
 from ..windows.inputs import KINDS
 from .calls import DEFAULT_BUDGET_BYTES, CallOptions, plan_call
 from .outputs import Output
@@ -160,6 +161,7 @@ def map_blocks(  # noqa: PLR0913
     called: tuple[object, ...] = (function,) if reduce is None else (function, reduce)
     if not all(map(callable, called)):
         raise ArgumentError("function and reduce must be callable")
+    check_flags(pad_blocks=pad_blocks, progress=progress)
     if blend not in (None, "hann"):
         raise ArgumentError(f"blend must be 'hann' or None, not {blend!r}")
     if blend is not None and (reduce is not None or client is not None):

@@ -16,6 +16,7 @@ from gzarr_kernels.slots import regions as R
 
 from ..dtypes.properties import native
 from ..errors import ArgumentError
+from ..flags import check_flags
 from ..installing import COMMANDS
 from ..sparse.view import DenseView
 from ..windows.inputs import KINDS, array_of
@@ -88,6 +89,7 @@ def measure(
     """
     if like not in ("numpy", "pandas"):
         raise ArgumentError(f"like must be 'numpy' or 'pandas', not {like!r}")
+    check_flags(progress=progress)
     opened = array_of(labels, "cpu", _WANTED)
     ndim, dtype = opened.ndim, native(opened.dtype)
     if dtype.kind not in "iu" or not ndim:

@@ -6,14 +6,15 @@ import contextlib
 import math
 import tempfile
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from ..arrays.stored_chunks import stored_chunks
-from ..errors import ArgumentError, NodeNotFoundError, OutputError
+from ..errors import ArgumentError, GzarrError, NodeNotFoundError, OutputError
 from ..hierarchy.create import create_array
 from ..hierarchy.open import open_array
+from ..stores.temporary_files import note_of, noted, temporary_files
 from .computing import name_of, takes_block_info
 
 if TYPE_CHECKING:
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
     from .calls import PlannedCall
 
     Index = tuple[int, ...]
+
+
+_ADVICE: Final = "pass scratch="
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,12 +47,15 @@ class BlockWindows:
         Length of blocks along each axis, without halos; the last may be shorter.
     halos
         Elements before and after each block, also at the ends of the axis.
+    note
+        What errors of the array say beside their message, if it is temporary.
     """
 
     array: ExportedArray
     shape: Index
     lengths: Index
     halos: tuple[tuple[int, int], ...]
+    note: str = ""
 
     @property
     def grid_shape(self) -> Index:
@@ -74,7 +81,8 @@ class BlockWindows:
 
     def read(self, box: tuple[slice, ...]) -> npt.NDArray[Any]:
         """Return a part of the array."""
-        found: npt.NDArray[Any] = self.array.read(box)
+        with noted(self.note, GzarrError):
+            found: npt.NDArray[Any] = self.array.read(box)
         return found
 
 
@@ -97,13 +105,23 @@ def block_lengths_of(call: PlannedCall) -> Index:
 
 
 @contextlib.contextmanager
-def place_for(scratch: Any) -> Iterator[Any]:
-    """Yield a store: the one that was given, or a temporary directory."""
+def place_for(scratch: Any) -> Iterator[tuple[Any, str]]:
+    """Yield a store, the one that was given or a temporary directory, and a note for errors of the latter.
+
+    Raises
+    ------
+    StoreError
+        If there can be no temporary directory.
+    """
     if scratch is not None:
-        yield scratch
+        yield scratch, ""
         return
-    with tempfile.TemporaryDirectory(prefix="gzarr-") as folder:
-        yield f"{folder}/blocks.zarr"
+    with contextlib.ExitStack() as stack:
+        with temporary_files("what the function returns", _ADVICE):
+            # That it cannot be removed does not make the result worse.
+            made = tempfile.TemporaryDirectory(prefix="gzarr-", ignore_cleanup_errors=True)
+            folder = stack.enter_context(made)
+        yield f"{folder}/blocks.zarr", note_of(folder, _ADVICE)
 
 
 def open_kept(place: Any) -> Array | None:
@@ -114,9 +132,9 @@ def open_kept(place: Any) -> Array | None:
 
 
 def windows_in(
-    place: Any, call: PlannedCall, kept: Array | None, dtype: np.dtype[Any], *, overwrite: bool
+    place: Any, note: str, call: PlannedCall, kept: Array | None, dtype: np.dtype[Any], *, overwrite: bool
 ) -> BlockWindows:
-    """Return the place of labels of all blocks: one that was kept, or a new one.
+    """Return the place of labels of all blocks, as :func:`place_for` yields it: one that was kept, or a new one.
 
     Raises
     ------
@@ -128,9 +146,9 @@ def windows_in(
     chunks = tuple(n + sum(halo) for n, halo in zip(lengths, halos, strict=True))
     if kept is None:
         # All chunks are stored, also those without labels: they say what is done.
-        array = create_array(
-            place, shape=shape, dtype=dtype, chunks=chunks, write_empty_chunks=True, overwrite=overwrite, device="cpu"
-        )
+        options: dict[str, Any] = {"write_empty_chunks": True, "overwrite": overwrite, "device": "cpu"}
+        with noted(note, GzarrError):
+            array = create_array(place, shape=shape, dtype=dtype, chunks=chunks, **options)
     else:
         array = kept
         if (kept.shape, kept.chunks) != (shape, chunks):
@@ -138,7 +156,7 @@ def windows_in(
                 f"{kept.name}, to be resumed, has shape {kept.shape} and chunks {kept.chunks}; blocks with their halos "
                 f"have shape {shape} and chunks {chunks}"
             )
-    return BlockWindows(array, call.shapes[0], lengths, halos)
+    return BlockWindows(array, call.shapes[0], lengths, halos, note)
 
 
 class OnHost:
@@ -209,4 +227,5 @@ class KeepWindows:
             begins = [full - own for (full, _), (own, _) in zip(windows.halos, block_info.halo, strict=True)]
             target[tuple(slice(b, b + n) for b, n in zip(begins, whole, strict=True))] = result
             result = target
-        array.write(box, result)  # type: ignore[attr-defined]
+        with noted(windows.note, GzarrError):
+            array.write(box, result)  # type: ignore[attr-defined]

@@ -440,7 +440,7 @@ def _gib(nbytes: int) -> str:
 
 def _text_of(path: Path) -> str:
     try:
-        return path.read_text(errors="replace").strip()
+        return path.read_text("utf-8", "replace").strip()
     except OSError:
         return ""
 

@@ -63,6 +63,12 @@ def is_reserved(name: str) -> bool:
     return name.startswith(TEMPORARY) or name == LOCKS
 
 
+#: What file systems answer that cannot flush.
+CANNOT_FLUSH = frozenset({errno.EINVAL, errno.ENOTSUP, errno.ENOSYS})
+#: Why a value is not written there.
+NEEDS_FLUSH = "its file system cannot flush files to the disk, which durable=True asks for"
+
+
 # -- names
 
 
@@ -81,7 +87,7 @@ def _machine() -> str:
     """Return a name that two processes share exactly if each can ask the system whether the other is running."""
     parts = []
     with contextlib.suppress(OSError):
-        parts.append(Path("/proc/sys/kernel/random/boot_id").read_text())
+        parts.append(Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii"))
         parts.append(os.readlink("/proc/self/ns/pid"))  # noqa: PTH115  (not a file)
     if hasattr(os, "uname"):
         parts.append(os.uname().nodename)
@@ -92,7 +98,7 @@ def _start_of(pid: int) -> str | None:
     """Return the start time of a process in the system's own unit, or None if unknown."""
     try:
         # The second field is the program's name in parentheses, and may itself contain spaces and parentheses.
-        return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[19]
+        return Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()[19]
     except (OSError, IndexError):
         return None
 
@@ -377,10 +383,27 @@ def _make_writable(directory: int | None, path: str) -> None:
                     os.chmod(name, stat.S_IRWXU, dir_fd=fd)
 
 
+# -- permissions
+
+
+def give_mode(path: Path, mode: int) -> None:
+    """Give a new file or directory the permissions of the one that it will replace.
+
+    File systems that keep none refuse that, and give all files the same; that is no failure unless others would then
+    have more rights than before.
+    """
+    try:
+        path.chmod(mode)
+    except OSError:
+        if path.stat().st_mode & ~mode & (stat.S_IRWXG | stat.S_IRWXO):
+            raise
+
+
 # -- flushing
 
 
 def _flush(fd: int) -> None:
+    """Flush a file to the disk, for a store that was asked to."""
     if sys.platform == "darwin":
         # On macOS, fsync leaves the data in the disk's cache. Not every file system supports F_FULLFSYNC.
         import fcntl
@@ -388,7 +411,21 @@ def _flush(fd: int) -> None:
         with contextlib.suppress(OSError):
             fcntl.fcntl(fd, fcntl.F_FULLFSYNC)
             return
-    os.fsync(fd)
+    try:
+        os.fsync(fd)
+    except OSError as error:
+        if error.errno in CANNOT_FLUSH:
+            raise OSError(error.errno, f"{error.strerror}: {NEEDS_FLUSH}") from error
+        raise
+
+
+def flush_if_possible(fd: int) -> None:
+    """Flush a file to the disk, if its file system can."""
+    try:
+        os.fsync(fd)
+    except OSError as error:
+        if error.errno not in CANNOT_FLUSH:
+            raise
 
 
 def sync_directory(directory: int | None, base: str) -> None:
@@ -401,8 +438,8 @@ def sync_directory(directory: int | None, base: str) -> None:
             open_into(fds, base, DIRECTORY)
         os.fsync(fds[0] if directory is None else directory)
     except OSError as exc:
-        # Errors of file systems that cannot flush directories.
-        if exc.errno not in (errno.EINVAL, errno.EBADF, errno.ENOTSUP):
+        # Of directories, some say it otherwise.
+        if exc.errno not in CANNOT_FLUSH and exc.errno != errno.EBADF:
             raise
     finally:
         for fd in fds:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import datetime
 import os
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import ArgumentError
@@ -109,4 +108,8 @@ def _session(name: str | None) -> Any:
 def _files() -> list[bool]:
     """Return for each file of AWS whether it exists."""
     names = {"AWS_SHARED_CREDENTIALS_FILE": "~/.aws/credentials", "AWS_CONFIG_FILE": "~/.aws/config"}
-    return [Path(os.environ.get(variable) or usual).expanduser().is_file() for variable, usual in names.items()]
+    # One that this user may not look at is as good as none.
+    return [
+        os.path.isfile(os.path.expanduser(os.environ.get(variable) or usual))  # noqa: PTH111, PTH113
+        for variable, usual in names.items()
+    ]

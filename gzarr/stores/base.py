@@ -478,8 +478,8 @@ class Stage(Protocol):
             Whether to replace what is there.
         """
 
-    def discard(self) -> None:
-        """Remove what was made, if it is not in place."""
+    def discard(self) -> str | None:
+        """Remove what was made, if it is not in place; return what keeps it from that, and where it is, or None."""
 
 
 @runtime_checkable

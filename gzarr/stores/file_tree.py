@@ -11,7 +11,7 @@ import contextlib
 import errno
 import os
 import stat
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn
 
 from .atomic_files import DIRECTORY, is_reserved, make_directories, make_directory_in
 from .descriptors import close_all, open_into
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 # Without O_NONBLOCK, opening a named pipe inside a store would block for ever.
 _READ = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 _NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)
+
+#: What says that there is nothing of a name. After any other error, nobody knows.
+_ABSENT: Final = (FileNotFoundError, NotADirectoryError)
 
 CAN_REFUSE_LINKS = bool(_NOFOLLOW) and os.open in os.supports_dir_fd and os.scandir in os.supports_fd
 
@@ -164,26 +167,30 @@ def dangling_link(root: str, segments: Sequence[str]) -> str | None:
     for segment in segments:
         path = f"{path}/{segment}"
         try:
-            if stat.S_ISLNK(os.lstat(path).st_mode):
+            link = stat.S_ISLNK(os.lstat(path).st_mode)
+        except _ABSENT:
+            return None
+        if link:
+            try:
                 os.stat(path)  # noqa: PTH116
-        except OSError:
-            return path if is_link(None, path) else None
+            except _ABSENT:
+                return path
     return None
 
 
 def is_link(directory: int | None, name: str) -> bool:
-    """Return whether a name is a symbolic link."""
+    """Return whether a name is a symbolic link, False if there is none; other failures are errors."""
     try:
         return stat.S_ISLNK(os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode)
-    except OSError:
+    except _ABSENT:
         return False
 
 
 def is_directory(directory: int | None, name: str) -> bool:
-    """Return whether a name is a directory, and not a link to one."""
+    """Return whether a name is a directory, not a link to one; False if there is none, other failures are errors."""
     try:
         return stat.S_ISDIR(os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode)
-    except OSError:
+    except _ABSENT:
         return False
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import quote
 
 from ..errors import ArgumentError, ReadOnlyError, StoreError
+from ..flags import flag
 from . import fsspec_listing, fsspec_references, io_threads, redaction, traffic
 from .base import Answer, ByteRange, Request, RequestLimits
 from .buffers import as_view
@@ -100,6 +101,7 @@ class FsspecStore(RequestedValues, WholeValues):
             raise ArgumentError(f"FsspecStore needs a filesystem of fsspec, not {type(fs).__name__}")
         if not isinstance(path, str):
             raise ArgumentError(f"the path of a filesystem must be text, not {type(path).__name__}")
+        read_only = flag("read_only", read_only)
         self._given = (fs, path)
         kinds: tuple[Any, ...] = MISSING if missing_exceptions is None else tuple(missing_exceptions)
         self._missing = kinds

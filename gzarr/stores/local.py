@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from ..errors import ArgumentError, ReadOnlyError, StoreError, ValueSizeError, with_errno
+from ..flags import check_flags
 from ..reasons import pass_on
 from .atomic_files import (
     LOCKS,
@@ -100,6 +101,7 @@ class LocalStore:
         follow_symlinks: bool = True,
         durable: bool = False,
     ) -> None:
+        check_flags(read_only=read_only, follow_symlinks=follow_symlinks, durable=durable)
         if not follow_symlinks and not CAN_REFUSE_LINKS:
             raise ArgumentError(
                 "follow_symlinks=False is not supported on this platform: it cannot open files relative to a directory"
@@ -184,9 +186,12 @@ class LocalStore:
         Raises
         ------
         StoreError
-            If there is such a link, or a directory in the path of the file is one.
+            If there is such a link, or a directory in the path of the file is one; or if the system does not say.
         """
-        link = dangling_link(self._tree.root, key.split("/"))
+        try:
+            link = dangling_link(self._tree.root, key.split("/"))
+        except OSError as exc:
+            self._fail("look at", key, exc)
         if link is not None:
             try:
                 target = os.readlink(link)  # noqa: PTH115
@@ -516,7 +521,8 @@ class LocalStore:
             with self._tree.at(segments) as (directory, base):
                 self._tree.check_link(directory, base, name)
                 if is_link(directory, base + name):
-                    if os.path.isdir(base + name):  # noqa: PTH112  (a prefix that names a file has no keys)
+                    # A prefix that names a file has no keys.
+                    if stat.S_ISDIR(os.stat(base + name).st_mode):  # noqa: PTH116
                         os.unlink(base + name, dir_fd=directory)
                 elif is_directory(directory, base + name):
                     erase_directory(directory, base, name, self._tree.path(segments[:-1]))

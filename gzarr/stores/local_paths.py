@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Final
 
 from ..errors import ArgumentError, StoreError, with_errno
+from ..reasons import pass_on
 from .keys import split_key, split_prefix
 
 if TYPE_CHECKING:
@@ -46,6 +47,28 @@ def _checked(split: Callable[[str], list[str]], what: str) -> Callable[[str], li
 #: been checked there, and this is done for every value that is read.)
 names_of_key: Final = split_key if _ENCODING == "UTF-8" else _checked(split_key, "store key")
 names_of_prefix: Final = split_prefix if _ENCODING == "UTF-8" else _checked(split_prefix, "store prefix")
+
+
+def status_at(path: str | os.PathLike[str], *, follow_symlinks: bool = True) -> os.stat_result | None:
+    """Return the status of what is at a path; None if nothing is, also if no file can have such a path.
+
+    The functions of pathlib raise some of the system's errors as they are, and those of ``os.path`` take each for an
+    absent file.
+
+    Raises
+    ------
+    StoreError
+        If the system does not say.
+    """
+    try:
+        return os.stat(path, follow_symlinks=follow_symlinks)  # noqa: PTH116
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise with_errno(StoreError(f"{str(path)!r} cannot be examined: {error}"), error) from error
+    except ValueError as error:
+        pass_on(error)
+        return None
 
 
 def absolute_path(given: object, whose: str) -> str:

@@ -7,6 +7,7 @@ from collections.abc import MutableMapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..errors import ArgumentError, ReadOnlyError, StoreError, ValueSizeError
+from ..flags import flag
 from ..guarded import ForkSafeLock, RLock
 from ..reasons import reason_of
 from .buffers import as_view
@@ -60,7 +61,7 @@ class MemoryStore:
         if mapping is not None and not isinstance(mapping, MutableMapping):
             raise ArgumentError(f"MemoryStore needs a mutable mapping of keys to bytes, not {type(mapping).__name__}")
         self.mapping: MutableMapping[str, Any] = {} if mapping is None else mapping
-        self.read_only = read_only
+        self.read_only: bool = flag("read_only", read_only)
         # The names in the mapping when they were last listed, and those of them that are keys, sorted.
         self._seen: tuple[list[object], list[str]] = ([], [])
 

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ..errors import ArgumentError
 from ..guarded import Lock
 from ..installing import COMMANDS
+from .temporary_files import temporary_files
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -111,7 +112,7 @@ def _load_copy(file: str) -> ModuleType:
                 sent += os.sendfile(fd, source.fileno(), sent, size - sent)
         path = f"/proc/self/fd/{fd}"
         return _load(name, path)
-    with tempfile.TemporaryDirectory() as folder:
+    with temporary_files("a copy of obstore, which a forked process needs,"), tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, os.path.basename(file))  # noqa: PTH118, PTH119
         with open(file, "rb") as source, open(path, "wb") as target:  # noqa: PTH123
             target.write(source.read())

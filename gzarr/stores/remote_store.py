@@ -14,6 +14,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from ..errors import ArgumentError, ReadOnlyError, StoreError, ValueReplacedError, ValueSizeError
+from ..flags import flag
 from . import attempts, curl_threads, io_threads, obstore_module, redaction, traffic
 from .arriving import Arriving, Pace
 from .attempts import FailedRequest, ShortAnswerError
@@ -112,7 +113,7 @@ class RemoteStore(RequestedValues, WholeValues):
         timeout: float = DEFAULT_TIMEOUT_S,
         limits: RequestLimits | None = None,
     ) -> None:
-        self.read_only = read_only
+        self.read_only: bool = flag("read_only", read_only)
         self._limits = limits
         self.url = url
         self.timeout = timeout

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from urllib.parse import unquote
 
 from ..errors import ArgumentError, GzarrError, NodeNotFoundError, ReadOnlyError, StoreError, UnsupportedError
+from ..flags import check_flags
 from ..installing import COMMANDS
 from ..plugins import load
 from . import foreign, fsspec_urls, redaction, urls, zip_urls
@@ -19,6 +20,7 @@ from .base import ReadableStore, is_listable
 from .fsspec_calls import is_a
 from .keys import join_path, normalize_path
 from .local import LocalStore
+from .local_paths import status_at
 from .memory import MemoryStore
 
 if TYPE_CHECKING:
@@ -255,6 +257,7 @@ def open_store(
     NodeNotFoundError
         If a directory is needed and does not exist.
     """
+    check_flags(read_only=read_only)
     opened, base = as_store(store, "r" if read_only else "a", storage_options)
     if base:
         raise ArgumentError(
@@ -322,7 +325,7 @@ def _n5_store(text: str, mode: Mode, storage_options: Mapping[str, Any] | None) 
         raise ArgumentError(
             f"{_described(text)}: after n5:// comes a path or a URL, such as n5://data.n5 or n5://s3://BUCKET/ROOT"
         )
-    if "#" in where and not _SCHEME.match(where) and not Path(where).exists():
+    if "#" in where and not _SCHEME.match(where) and status_at(where) is None:
         where, _, fragment = where.rpartition("#")
         node = normalize_path(unquote(fragment))
     store, base = as_store(where, mode, storage_options)
@@ -384,7 +387,8 @@ def _check_directory(store: LocalStore, *, needed: bool) -> None:
             return
         is_file = True
     except FileNotFoundError:
-        if root.is_symlink():
+        link = status_at(root, follow_symlinks=False)
+        if link is not None and stat.S_ISLNK(link.st_mode):
             raise NodeNotFoundError(f"{str(root)!r} is a symbolic link to something that does not exist") from None
         if not needed:
             if zip_urls.is_other_archive(root.name):
@@ -401,8 +405,9 @@ def _check_directory(store: LocalStore, *, needed: bool) -> None:
             f"{str(root)!r} is a file, not a directory; pass the directory that holds the zarr.json or .zarray "
             f"(a zip archive whose name does not end in {names} is 'zip://PATH'; no other archives are read)"
         )
-    file = next((p for p in root.parents if p.is_file()), None)
+    # For the message only: what cannot be examined is passed over.
+    file = next((p for p in root.parents if os.path.isfile(p)), None)  # noqa: PTH113
     if file is not None:
         raise NodeNotFoundError(f"there can be no directory {str(root)!r}: {str(file)!r} is a file, not a directory")
-    near = next((p for p in root.parents if p.is_dir()), Path(root.anchor))
+    near = next((p for p in root.parents if os.path.isdir(p)), Path(root.anchor))  # noqa: PTH112
     raise NodeNotFoundError(f"there is no directory {str(root)!r}; the nearest existing parent is {str(near)!r}")

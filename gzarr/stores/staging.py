@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ..errors import StoreError, with_errno
 from .atomic_files import (
     clean_once,
+    give_mode,
     make_directories,
     remove_later,
     remove_tree,
@@ -65,6 +66,7 @@ class FolderStage:
         self._durable = durable
         make_directories(str(self._above), durable=durable)
         self._root = self._above / temporary_name()
+        self._is_in_place = False
         # If an interrupt, here or at the caller's, keeps this object from being discarded.
         self._lost = weakref.finalize(self, remove_later, str(self._root))
         self._lost.atexit = False
@@ -91,7 +93,7 @@ class FolderStage:
             if replace and self._target.exists():
                 mode = stat.S_IMODE(self._target.stat().st_mode)
                 # Without the owner's rights, it could neither be moved nor removed.
-                self._made.chmod(mode | stat.S_IRWXU)
+                give_mode(self._made, mode | stat.S_IRWXU)
                 old = self._exchanged()
                 if mode != mode | stat.S_IRWXU:
                     with contextlib.suppress(OSError):
@@ -104,6 +106,7 @@ class FolderStage:
                 return False
             reason = f"cannot put a new directory in place of {str(self._target)!r}: {error.strerror}"
             raise with_errno(StoreError(reason), error) from error
+        self._is_in_place = True
         if self._durable:
             sync_directory(None, f"{self._above}{os.sep}")
         if old is not None:
@@ -151,11 +154,21 @@ class FolderStage:
                     raise
                 make_directories(str(self._above), durable=self._durable)
 
-    def discard(self) -> None:
-        """Remove the directory, if it is still aside."""
-        with contextlib.suppress(OSError):
+    def discard(self) -> str | None:
+        """Remove the directory, if it is still aside; return what keeps it from that, and where it is, or None."""
+        left = None
+        try:
             remove_tree(None, str(self._root), protected=True)
+        except OSError as error:
+            # Once it is in place, what is left here was there before it, as another error says.
+            if not self._is_in_place:
+                left = (
+                    f"what was made of it, in {str(self._root)!r}, cannot be removed: {error.strerror or error}; the "
+                    "next write tries that again"
+                )
+            remove_later(str(self._root))
         self._lost.detach()
+        return left
 
 
 def can_be_staged(target: str) -> bool:

@@ -17,6 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from ..errors import ArgumentError, ReadOnlyError, StoreError
+from ..flags import check_flags
 from ..reasons import pass_on
 from . import io_threads, redaction, traffic
 from .base import Answer, ByteRange, Request, RequestLimits
@@ -118,6 +119,7 @@ class ZarrStore(RequestedValues, WholeValues):
         if not is_zarr_store(store):
             raise ArgumentError(f"ZarrStore needs a store of zarr-python 3, not {type(store).__name__}")
         self.store: Any = store
+        check_flags(read_only=read_only)
         self.timeout: float = seconds(timeout, "timeout")
         self.read_only: bool = bool(read_only or store.read_only or not store.supports_writes)
         self._process = os.getpid()

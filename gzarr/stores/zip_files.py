@@ -11,6 +11,7 @@ from . import io_threads
 from .base import ByteRange, ReadableStore, RemoteValues, Request, SizedStore, VersionedStore
 from .byte_ranges import resolve_range
 from .file_tree import identity
+from .local_paths import status_at
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
@@ -136,11 +137,11 @@ class LocalFile:
     def get_partial_values(self, key_ranges: Sequence[tuple[str, ByteRange]]) -> list[bytes | None]:
         """Return parts of the file. That it is absent is a failure: the directory of the archive has been read."""
         version = self.version()
-        try:
-            size = self.path.stat().st_size
-        except OSError as error:
-            raise ValueReplacedError(f"{self!r} was erased or renamed meanwhile") from error
-        return self.read([resolve_range(wanted, size, self, key) for key, wanted in key_ranges], version)
+        status = status_at(self.path)
+        if status is None:
+            raise ValueReplacedError(f"{self!r} was erased or renamed meanwhile")
+        ranges = [resolve_range(wanted, status.st_size, self, key) for key, wanted in key_ranges]
+        return self.read(ranges, version)
 
 
 def _all_of(file: Any, nbytes: int) -> bytes:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import os
+import stat
 import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
-from ..errors import ArgumentError, ReadOnlyError, StoreError, with_errno
+from ..errors import ArgumentError, ReadOnlyError, StoreError
 from ..guarded import RLock
 from . import ozx
 from .base import ReadableStore, RemoteValues
 from .buffers import as_view
 from .keys import split_key, split_prefix
-from .local_paths import absolute_path
+from .local_paths import absolute_path, status_at
 from .whole_values import WholeValues
 from .zip_files import LocalFile, StoredFile
 from .zip_format import CentralDirectory
@@ -95,19 +96,19 @@ class ZipStore(ZipReader, WholeValues):
         self._pid = os.getpid()
         self._writer: ZipWriter | None = None
         self._finalizer: Any = None
-        exists, is_directory = _what_is_at(self.path)
-        if is_directory:
+        status = status_at(self.path)
+        if status is not None and stat.S_ISDIR(status.st_mode):
             raise ArgumentError(f"{str(self.path)!r} is a directory; open it as such, or pass the path of a zip file")
         if (other := _writing.get(str(self.path))) is not None:
             # So that this one sees what it has.
             other.flush()
-            exists, _ = _what_is_at(self.path)
+            status = status_at(self.path)
         found = LocalFile(self.path).version()
-        if mode in ("w-", "x") and exists:
+        if mode in ("w-", "x") and status is not None:
             raise ArgumentError(f"{str(self.path)!r} exists; pass mode='w' to replace it, or 'a' to add to it")
         if mode in ("w", "w-", "x"):
             self._begin(CentralDirectory(), found)
-        elif mode == "a" and not exists:
+        elif mode == "a" and status is None:
             self._state = (self._state[0], CentralDirectory())
         else:
             self._reload()
@@ -210,7 +211,14 @@ class ZipStore(ZipReader, WholeValues):
         """Store the concatenation of some buffers under ``key``, like :meth:`set`."""
         self._check_writable()
         split_key(key)
-        if key.endswith("/") or len(key.encode()) > _LONGEST_NAME:
+        try:
+            name = key.encode()
+        except UnicodeEncodeError:
+            # Directories have such names.
+            raise ArgumentError(
+                f"the store key {key!r} has characters that UTF-8 cannot encode, and names in a zip archive are UTF-8"
+            ) from None
+        if len(name) > _LONGEST_NAME:
             raise ArgumentError(f"the store key {key[:80]!r}... is too long for a zip archive")
         views = [as_view(part, key) for part in parts]
         with self._lock:
@@ -290,20 +298,6 @@ class ZipStore(ZipReader, WholeValues):
         finally:
             self.read_only = True
             self.discard()
-
-
-def _what_is_at(path: Path) -> tuple[bool, bool]:
-    """Return whether there is something at a path, and whether that is a directory.
-
-    Raises
-    ------
-    StoreError
-        If the system does not say.
-    """
-    try:
-        return path.exists(), path.is_dir()
-    except OSError as error:
-        raise with_errno(StoreError(f"{str(path)!r} cannot be examined: {error}"), error) from error
 
 
 def zip_in(store: ReadableStore, key: str) -> ZipReader:

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import re
+import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote, urlsplit
@@ -14,6 +15,7 @@ from urllib.parse import unquote, urlsplit
 from ..errors import ArgumentError, NodeNotFoundError
 from . import fsspec_urls, ozx, redaction, urls
 from .keys import join_path, normalize_path
+from .local_paths import status_at
 from .zip_store import ZipStore, zip_in
 
 if TYPE_CHECKING:
@@ -58,7 +60,7 @@ def zip_store(
     ArgumentError
         If the archive is to be made in a store in which that is not possible.
     StoreError
-        If the file is no zip archive.
+        If the system does not say what is there, or the file is no zip archive.
     """
     if not isinstance(text, str):
         return None
@@ -74,7 +76,8 @@ def zip_store(
             return None
         return _remote(where, node, explicit, mode, storage_options, open_holder)
     path = Path(local_path(where))
-    if not explicit and path.is_dir():
+    status = None if explicit else status_at(path)
+    if status is not None and stat.S_ISDIR(status.st_mode):
         return None
     if storage_options is not None:
         raise ArgumentError(f"storage_options= is for URLs of remote stores, not for {redaction.named(text)}")
@@ -91,7 +94,7 @@ def _split(text: str) -> tuple[str, str, bool]:
     else:
         where, inner = text[len(_PREFIX) :] if explicit else text, ""
     fragment = ""
-    if "#" in where and (_SCHEME.match(where) or (explicit and not Path(where).exists())):
+    if "#" in where and (_SCHEME.match(where) or (explicit and status_at(where) is None)):
         where, _, fragment = where.rpartition("#")
         fragment = unquote(fragment)
     return where, join_path(normalize_path(inner), normalize_path(fragment)), explicit

@@ -13,7 +13,14 @@ from ..errors import StoreError, with_errno
 from ..guarded import RLock
 from . import ozx
 from . import zip_format as z
-from .atomic_files import clean_once, make_directories, sync_directory, temporary_name
+from .atomic_files import (
+    clean_once,
+    flush_if_possible,
+    give_mode,
+    make_directories,
+    sync_directory,
+    temporary_name,
+)
 from .descriptors import close_all, open_into
 from .file_tree import identity
 from .zip_files import LocalFile
@@ -149,7 +156,7 @@ class ZipWriter:
             status = os.fstat(source.fileno())
             if identity(status) != self._found:
                 raise StoreError(f"the zip archive {str(self._path)!r} was replaced meanwhile; open it again")
-            os.chmod(self.file.path, status.st_mode & 0o777)  # noqa: PTH101
+            give_mode(self.file.path, status.st_mode & 0o777)
             left = old.begin
             while left:
                 some = source.read(min(left, _COPY_BYTES))
@@ -243,7 +250,7 @@ class ZipWriter:
                 rows = sorted(directory.rows.items(), key=lambda entry: int(columns[z.HEADER, entry[1]]))
                 os.lseek(self._fd, self._end, os.SEEK_SET)
                 self._write_directory(self._fd, self._end, directory, rows)
-                os.fsync(self._fd)
+                flush_if_possible(self._fd)
                 self.file.path.replace(self._path)
         except OSError as error:
             raise self._failure("complete it", error) from error
@@ -287,7 +294,7 @@ class ZipWriter:
         try:
             open_into(fds, temporary, _FLAGS)
             fd = fds[0]
-            os.chmod(temporary, os.fstat(self._fd).st_mode & 0o777)  # noqa: PTH101
+            give_mode(temporary, os.fstat(self._fd).st_mode & 0o777)
             moved, end = CentralDirectory(), 0
             for key, offset in zip(keys, offsets, strict=True):
                 row = directory.rows[key]
@@ -296,7 +303,7 @@ class ZipWriter:
                 moved.add(key, z.moved_entry(columns, row, end, len(header)))
                 end += len(header) + nbytes
             self._write_directory(fd, end, moved, moved.rows.items(), self._comment(offsets))
-            os.fsync(fd)
+            flush_if_possible(fd)
             temporary.replace(self._path)
         except BaseException:
             with contextlib.suppress(OSError):

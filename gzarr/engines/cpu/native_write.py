@@ -19,6 +19,7 @@ from gzarr_kernels.slots.encode import NO_COUNTERPART
 
 from ...errors import ChunkWriteError, ReadOnlyError, with_errno
 from ...plan.keys import ChunkKeys, distinct_rows
+from ...stores.atomic_files import CANNOT_FLUSH, NEEDS_FLUSH
 from .. import failures, kernels, pool
 from ..access.shard import NewShard
 from . import effort, old_content
@@ -161,7 +162,7 @@ def _write_files(request: WriteRequest, job: Job, writer: FileWriter, *, already
     bad = np.flatnonzero(codes > 0)
     if len(bad):
         code, detail, chunk = state[bad[0]][[w.CODE, w.DETAIL, w.CHUNK]].tolist()
-        error = _status_failure(request, chunk, code, detail)
+        error = _status_failure(request, chunk, code, detail, durable=writer.durable)
         raise failures.with_count(error, already + len(done), already + len(codes))
     erased = np.flatnonzero(codes == w.ERASE).tolist()
     for number, value in enumerate(erased):
@@ -244,11 +245,15 @@ def _encode(request: WriteRequest, program: EncodingProgram, job: Job, rows: Int
     ]
 
 
-def _status_failure(request: WriteRequest, row: int, code: int, detail: int) -> ChunkWriteError:
+def _status_failure(
+    request: WriteRequest, row: int, code: int, detail: int, *, durable: bool = False
+) -> ChunkWriteError:
     """Return the error for a status and detail of the compiled loop."""
     labels = " + ".join(codec.label for codec in request.codecs)
     if code == s.IO_ERROR:
         reason = f"the file cannot be written: {os.strerror(detail)} ({errno.errorcode.get(detail, detail)})"
+        if durable and detail in CANNOT_FLUSH:
+            reason += f": {NEEDS_FLUSH}"
     elif code == s.NO_MEMORY:
         reason = f"out of memory while encoding {request.chunk.nbytes} bytes with {labels}"
     elif detail == NO_COUNTERPART:

@@ -225,15 +225,16 @@ class _SharedFile:
 
     def _open(self) -> int:
         try:
-            # Only the system says reliably that there is no such file; and opening a named pipe could block for ever.
-            if not stat.S_ISREG(Path(self._path).stat().st_mode):
-                return FALLBACK
+            try:
+                # Only the system says reliably that there is no such file; and opening a named pipe could block.
+                if not stat.S_ISREG(Path(self._path).stat().st_mode):
+                    return FALLBACK
+            except (FileNotFoundError, NotADirectoryError):
+                # The CPU says what is wrong with a link to something that does not exist.
+                return FALLBACK if dangling_link("", self._path.split("/")[1:]) else ABSENT
             self._file = self._files.open(self._path)
             # The size of the open file, even if another one has replaced it since.
             self.nbytes = self._file.size()
-        except (FileNotFoundError, NotADirectoryError):
-            # The CPU says what is wrong with a link to something that does not exist.
-            return FALLBACK if dangling_link("", self._path.split("/")[1:]) else ABSENT
         except (OSError, DeviceError):
             return FALLBACK
         return READY

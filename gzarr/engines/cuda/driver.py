@@ -297,8 +297,8 @@ def _by_module() -> Machine | None:
     Containers see all GPUs of the machine there, so only GPUs with a device file count.
     """
     try:
-        release = _RELEASE.read_text().strip() if _RELEASE.exists() else ""
-        told = [_facts_of(path.read_text(errors="replace")) for path in sorted(_MODULE.glob("*/information"))]
+        release = _RELEASE.read_text("utf-8", "replace").strip() if _RELEASE.exists() else ""
+        told = [_facts_of(path.read_text("utf-8", "replace")) for path in sorted(_MODULE.glob("*/information"))]
     except OSError:
         return None
     if not told:
