@@ -244,6 +244,7 @@ def document(planned: Copy, args: argparse.Namespace) -> dict[str, Any]:
         "changes": planned.differences.changes,
         "losses": planned.differences.losses,
         "consolidated": [f"/{path}" for path in planned.consolidated],
+        "other_values": {} if planned.others is None else planned.others.counts,
         "parts_written": planned.written,
         # What is there already is compared only when it is copied.
         "parts_present": None if args.dry_run else planned.kept,
@@ -268,6 +269,14 @@ def _planned_changes(planned: Copy) -> Iterator[str]:
     for node, changes in planned.differences.changes.items():
         if node not in of_arrays:
             yield from (f"{printable(node)}  {printable(change)}" for change in changes)
+    yield from other_values(planned)
+
+
+def other_values(planned: Copy) -> Iterator[str]:
+    """Yield a line for each key or prefix of values that are part of no node."""
+    counts = {} if planned.others is None else planned.others.counts
+    for key, count in counts.items():
+        yield f"{printable(key)}  {counted(count, 'other value')}, copied as {'it is' if count == 1 else 'they are'}"
 
 
 def _text(stored: dict[str, Any]) -> str:
@@ -342,7 +351,10 @@ def _connected(address: str) -> contextlib.AbstractContextManager[Any]:
 
 def summary(planned: Copy, args: argparse.Namespace) -> str:
     """Return a one-line summary of a copy, planned or finished."""
-    nodes = f"{counted(len(planned.arrays), 'array')} and {counted(len(planned.groups), 'group')}"
+    arrays, groups = counted(len(planned.arrays), "array"), counted(len(planned.groups), "group")
+    nodes = f"{arrays} and {groups}"
+    if planned.others is not None:
+        nodes = f"{arrays}, {groups} and {counted(planned.others.total, 'other value')}"
     if args.dry_run:
         return f"{nodes}: nothing written"
     present = f", {planned.kept:,} already present" if args.resume else ""

@@ -36,7 +36,17 @@ from ..ome.writing.pyramid import Downsampling, Pyramid
 from ..plan.decode_program import analyse
 from ..stores.base import SizedStore, is_listable, lists_all
 from ..stores.keys import join_path, normalize_path
-from .copy import add_where, chunk_shape, counted, execute, options_of_dest, prepare, shard_shape, summary
+from .copy import (
+    add_where,
+    chunk_shape,
+    counted,
+    execute,
+    options_of_dest,
+    other_values,
+    prepare,
+    shard_shape,
+    summary,
+)
 from .output import print_json, say
 from .pyramid import execute as make_levels
 from .pyramid import parse_levels
@@ -324,13 +334,14 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _other_changes(planned: Copy, forecasts: Sequence[Forecast]) -> list[str]:
-    """Return texts of what changes beside arrays: the format, groups, consolidated metadata."""
+    """Return texts of what changes beside arrays: the format, groups, consolidated metadata; and other values."""
     lines = [f"Zarr format {one} becomes {other}" for one, other in [planned.differences.formats] if one != other]
     of_arrays = {one.node for one in forecasts}
     for node, changes in planned.differences.changes.items():
         if node not in of_arrays:
             lines += [f"{printable(node)}  {printable(change)}" for change in changes]
     lines += [f"{printable('/' + path)}  consolidated metadata is written anew" for path in planned.consolidated]
+    lines += other_values(planned)
     return ["\n".join(lines)] if lines else []
 
 

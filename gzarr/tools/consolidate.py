@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import ArgumentError, MetadataError, NodeNotFoundError, NodeTypeError
+from ..flags import check_flags
 from ..hierarchy.group import Group
 from ..metadata.formats import FORMATS, check_zarr_format
 from ..metadata.model import GroupMetadata
@@ -74,6 +75,7 @@ def consolidate_metadata(
         If the store is read-only or fails.
     """
     check_zarr_format(zarr_format, optional=True)
+    check_flags(lock=lock)
     target, where = _target(store, path, storage_options)
     with flushing(store, target):
         metadata = consolidate(target, where, zarr_format, lock=lock)

@@ -7,6 +7,7 @@
 - If codecs, chunks and elements stay the same, stored values are copied without decoding them.
 - Elements stay the same. Where codecs that are kept would lose something of them once more (:mod:`gzarr.codecs.again`),
   the copy is refused, unless ``lossy``; where that depends on the elements, what is written is read back.
+- Values that are part of no node keep their bytes and their keys (:mod:`gzarr.tools.other_values`).
 - What readers see beside elements is translated by :mod:`gzarr.metadata.conventions`. A copy in which some reader would
   see less is refused, unless ``lossy``.
 """
@@ -26,6 +27,7 @@ from ..codecs.again import Kept, kept_by
 from ..codecs.choice import AUTO, SourceCodecs
 from ..codecs.codec import ArrayRepresentation
 from ..errors import ArgumentError, MetadataError, NodeNotFoundError
+from ..flags import check_flags
 from ..hierarchy.array_spec import UNDEFINED, new_metadata
 from ..hierarchy.create_filled import arguments_like
 from ..hierarchy.group import Group, make_node
@@ -46,6 +48,7 @@ from .copy_apart import WAY_OUT, ApartCopy
 from .copy_array import ABSENT_OBJECTS, MADE, ArrayCopy, StoredArray
 from .copy_options import DEFAULT_BUDGET_BYTES, CopyOptions
 from .located import Located, find, reader_for
+from .other_values import OtherValues, other_values, why_left_out
 from .planned_copy import CopyTarget
 
 if TYPE_CHECKING:
@@ -85,7 +88,9 @@ def copy(  # noqa: PLR0913
     The copy has the same elements, attributes, dimension names and fill values. In another format, readers see the same
     by that format's conventions (docs/policy.md has a table): missing elements, which xarray knows by the fill value in
     Zarr 2 and by the attribute ``_FillValue`` in Zarr 3, names of dimensions, attributes of NCZarr, and OME-Zarr 0.4 or
-    0.5. Groups that have consolidated metadata get new one, and implicit groups become explicit. If codecs, chunk shape
+    0.5. Groups that have consolidated metadata get new one, and implicit groups become explicit. Other values below a
+    group that are part of no node, such as the Parquet files of SpatialData, keep their bytes and their place, where
+    the source can list its keys. If codecs, chunk shape
     and data type stay the same, chunks are copied without decoding them, even corrupt ones (but for those that are far
     too large): :func:`gzarr.verify` finds these.
 
@@ -111,10 +116,10 @@ def copy(  # noqa: PLR0913
         Whether to erase an existing node first, with everything below it.
     resume
         Whether to continue an interrupted copy. Existing data is compared with the source. Existing nodes that the
-        source lacks are an error, since they may be wanted.
+        source lacks are an error, since they may be wanted; other values that it lacks stay.
     read_back
         Whether to read everything back after writing, and compare it bit by bit, with what readers see beside elements,
-        and with absent chunks.
+        with absent chunks, and with values that are part of no node.
     lossy
         Whether to copy also what some reader will see less of, because the format has no words for it, and elements
         that change because the codecs that are kept lose something each time that they encode, such as zfp, or cannot
@@ -159,6 +164,7 @@ def copy(  # noqa: PLR0913
     >>> gzarr.copy(old, new, zarr_format=3, read_back=True)[...].tolist()
     [1, 2, 3]
     """
+    check_flags(progress=progress)
     options = CopyOptions(
         zarr_format=zarr_format,
         chunks=chunks,
@@ -237,6 +243,8 @@ def prepare_copy(
     planned = ApartCopy(CopyTarget(dest, store, target, location, reads), (root.zarr_format, zarr_format), source_node)
     nodes = dict(_nodes(root))
     _plan_nodes(planned, root, nodes, options, frozenset(kept_arrays))
+    if isinstance(root, Group):
+        _plan_others(planned, root, nodes, options)
     if format.consolidated_document is not None:
         below_of = {join_path(target, below): below for below in nodes}
         planned.consolidated += [path for path in planned.groups if _is_consolidated(root, below_of[path])]
@@ -319,6 +327,29 @@ def _plan_nodes(
             said.changes[f"/{at}"] = changed
     for what, value in (("chunks", options.chunks), ("shards", options.shards)):
         check_names(what, value, known)
+
+
+def _plan_others(planned: Copy, root: Group, nodes: Mapping[str, NodeMetadata], options: CopyOptions) -> None:
+    """Plan the copy of values below a group that are part of no node."""
+    target, said = planned.target, planned.differences
+    found = {}
+    for below, keys in other_values(root, nodes).items():
+        reasons = {key: why_left_out(join_path(target.path, key), target.store, said.formats) for key in keys}
+        lost = [f"{join_path(root.path, key)!r} is left out: {why}" for key, why in reasons.items() if why is not None]
+        if lost and not options.lossy:
+            more = f" (one of {len(lost)} such keys)" if len(lost) > 1 else ""
+            raise ArgumentError(
+                f"'/{root.path}' cannot be copied without loss: {lost[0]}{more}; lossy=True copies the rest"
+            )
+        if lost:
+            node = f"/{join_path(root.path, below.rstrip('/').rpartition('/')[0])}"
+            said.losses[node] = [*said.losses.get(node, []), *lost]
+            said.changes[node] = [*said.changes.get(node, []), *lost]
+        if kept := [key for key, why in reasons.items() if why is None]:
+            found[below] = kept
+    if found:
+        places = [path for path in nodes if path]
+        planned.others = OtherValues((root.store, root.path), (target.store, target.path), found, places, options)
 
 
 def kept_when_encoded(metadata: ArrayMetadata, name: str) -> Kept:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..arrays.device_choice import resolve_device
 from ..errors import ArgumentError
+from ..flags import check_flags
 from ..metadata.formats import check_zarr_format
 from .copied_metadata import KEEP, ChunkStorage, check_lengths
 
@@ -39,6 +40,13 @@ class CopyOptions:
     allow_pickle: bool = False
 
     def __post_init__(self) -> None:
+        check_flags(
+            overwrite=self.overwrite,
+            resume=self.resume,
+            read_back=self.read_back,
+            lossy=self.lossy,
+            allow_pickle=self.allow_pickle,
+        )
         if self.overwrite and self.resume:
             raise ArgumentError("overwrite erases an existing copy, and resume continues it: pass only one of them")
         if type(self.budget_bytes) is not int or self.budget_bytes < 1:

@@ -4,8 +4,9 @@
   complete, and a copy that fails or is killed leaves chunks without an array, which nobody reads. In stores that refuse
   such chunks (:func:`gzarr.nodes.change.documents_first`), documents come first, and a copy that fails leaves changes
   that nobody has committed.
+- Values that are part of no node (:mod:`gzarr.tools.other_values`) come after all nodes.
 - ``resume`` trusts no existing data: it is read, compared with the source, and written again where it differs. Nodes
-  that the source lacks are neither erased nor silently kept: they are an error.
+  that the source lacks are neither erased nor silently kept: they are an error. Other values that it lacks stay.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from ..stores.base import flushing, is_listable
 from ..stores.keys import join_path
 from ..stores.locks import hold_node
 from .consolidate import consolidate
+from .other_values import present_value
 from .processes import as_executor, check_shared
 
 if TYPE_CHECKING:
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from ..stores.base import ReadableStore, Store
     from ..stores.resolve import StoreLike
     from .copy_array import ArrayCopy
+    from .other_values import OtherValues
 
 
 @dataclass(slots=True)
@@ -94,6 +97,8 @@ class Copy:
         What the copy says otherwise than the source.
     consolidated
         Paths in the target of the groups whose metadata is consolidated, as in the source.
+    others
+        The copy of values that are part of no node; None if there are none.
     by_name
         Paths in the source of the arrays whose chunks or shards were given by the names of their axes.
     """
@@ -108,12 +113,13 @@ class Copy:
         self.arrays: list[ArrayCopy] = []
         self.differences: CopyDifferences = CopyDifferences(formats)
         self.consolidated: list[str] = []
+        self.others: OtherValues | None = None
         self.by_name: set[str] = set()
 
     @property
     def total(self) -> int:
         """Upper limit of the number of steps."""
-        return sum(array.total for array in self.arrays)
+        return sum(part.total for part in self._parts)
 
     @property
     def nbytes(self) -> int:
@@ -122,13 +128,17 @@ class Copy:
 
     @property
     def written(self) -> int:
-        """Number of regions (stored values, in arrays that are not decoded) written so far."""
-        return sum(array.written for array in self.arrays)
+        """Number of regions (stored values, in arrays that are not decoded) and other values written so far."""
+        return sum(part.written for part in self._parts)
 
     @property
     def kept(self) -> int:
-        """Number of regions (stored values, in arrays that are not decoded) found equal so far, and not written."""
-        return sum(array.kept for array in self.arrays)
+        """Number of the same found equal so far, and not written."""
+        return sum(part.kept for part in self._parts)
+
+    @property
+    def _parts(self) -> list[ArrayCopy | OtherValues]:
+        return [*self.arrays, *([] if self.others is None else [self.others])]
 
     def groups_below(self) -> Iterator[tuple[str, GroupMetadata]]:
         """Yield the groups with their paths below the copied node, parents first."""
@@ -159,6 +169,20 @@ class Copy:
                 "overwrite=True to erase it with everything below it"
             )
         self._erase = bool(taken)
+        if not overwrite and self.others is not None:
+            self._check_no_values(self.others)
+
+    def _check_no_values(self, others: OtherValues) -> None:
+        """Refuse to replace values where there is no node."""
+        if self._location.is_empty:
+            return
+        below = f"{self._path}/" if self._path else ""
+        key = present_value(self._store, below, others.keys())
+        if key is not None:
+            raise ArgumentError(
+                f"there is a value at {key!r} in {self._store!r} already; pass resume=True to continue an interrupted "
+                "copy, or overwrite=True to replace such values"
+            )
 
     def _check_same(self) -> None:
         """Refuse to resume a different copy."""
@@ -218,6 +242,8 @@ class Copy:
         check_shared(self._store, "the destination")
         for array in self.arrays:
             check_shared(array.source.store, "the source")
+        if self.others is not None:
+            check_shared(self.others.source, "the source")
 
     def steps(self, client: Any = None) -> Iterator[int]:
         """Copy; yield the number of finished steps after each part. Iterate in one thread: it holds locks.
@@ -244,6 +270,8 @@ class Copy:
             with hold_node(self._store, array.path):
                 self._check_array(array)
                 yield from array.steps(executor)
+        if self.others is not None:
+            yield from self.others.steps(executor)
         # Those of groups below come first, for they make those above outdated.
         for path in sorted(self.consolidated, key=len, reverse=True):
             consolidate(self._store, path, self._format, as_found=True)

@@ -9,6 +9,7 @@ import numpy as np
 from ..arrays.array import Array
 from ..arrays.elements import all_of
 from ..errors import ArgumentError
+from ..flags import check_flags
 from ..hierarchy.array_spec import new_metadata
 from ..hierarchy.create import create_array, create_group
 from ..hierarchy.new_nodes import arguments_of_data
@@ -67,6 +68,7 @@ def save(
     >>> sorted(gzarr.load(store))
     ['a', 'b']
     """
+    check_flags(overwrite=overwrite)
     # A table has no truth value.
     named = {} if named is None else named
     if not hasattr(named, "items"):

@@ -18,6 +18,7 @@ from ..codecs.codec import ArrayRepresentation
 from ..engines import kernels
 from ..engines.pool import thread_count
 from ..errors import ChunkError, MetadataError, MissingChunkError, SelectionError, StoreError
+from ..flags import check_flags
 from ..metadata.model import ArrayMetadata
 from ..plan.decode_program import analyse
 from ..progress import watch
@@ -337,8 +338,9 @@ def verify(
 
     Checksums, sizes, shard indexes and metadata documents are checked as in a read; chunks without a checksum are
     counted, because damage that leaves them decodable is not found. Consolidated metadata is not checked, and only used
-    where a store cannot list its keys: there, it tells what is below a group. At most 64 MiB of decoded chunks are held
-    at a time, or one larger chunk; of strings, which may be of any length, one for each thread.
+    where a store cannot list its keys: there, it tells what is below a group. Values that are part of no node are not
+    looked at. At most 64 MiB of decoded chunks are held at a time, or one larger chunk; of strings, which may be of any
+    length, one for each thread.
 
     Parameters
     ----------
@@ -377,6 +379,7 @@ def verify(
     ['c/0']
     """
     check_missing(missing)
+    check_flags(allow_pickle=allow_pickle, progress=progress)
     root = locate(store, path=path, allow_pickle=allow_pickle, use_consolidated=False, storage_options=storage_options)
     if isinstance(root.entry.metadata, MetadataError):
         raise root.entry.metadata

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ..arrays.array import Array
 from ..arrays.view import ArrayView
 from ..errors import ArgumentError
+from ..flags import check_flags, flag
 from ..hierarchy.create import create_array
 from ..hierarchy.create_filled import array as array_of
 from ..hierarchy.create_filled import empty_like
@@ -89,7 +90,7 @@ def create(
         chunks = -1
     if not isinstance(compressor, str) or compressor != "auto":
         arguments["compressors"] = compressor
-    read_only = arguments.pop("read_only", False)
+    read_only = flag("read_only", arguments.pop("read_only", False))
     made = create_array(
         {} if store is None else store,
         shape=shape,
@@ -130,6 +131,7 @@ def from_array(
     ArgumentError, ReadOnlyError, NodeTypeError, DeviceError, StoreError, ChunkError
         As for :func:`create_array`.
     """
+    check_flags(write_data=write_data)
     if type(data).__module__.partition(".")[0] == "zarr" and hasattr(data, "store") and hasattr(data, "path"):
         data = open_array(data.store, path=data.path)
     arguments = {key: value for key, value in arguments.items() if not (isinstance(value, str) and value == "keep")}

@@ -17,6 +17,7 @@ import zarr
 from hypothesis import given
 from hypothesis import strategies as st
 
+import gzarr
 from gzarr.cli import bench
 from gzarr.cli.main import main
 from gzarr.engines import result_memory
@@ -74,6 +75,16 @@ def test_one_array_of_version_2_with_nan(group_path, capsys):
     assert array["name"] == "/"
     assert array["equal"] == {"zarr-python": True, "zarrs": True, "tensorstore": True}, array["remarks"]
     assert code == 0
+
+
+def test_variable_length_text(tmp_path, capsys):
+    text = np.array(["a", "", "München", "x" * 40] * 5, object)
+    gzarr.create_array(tmp_path / "text.zarr", data=text, chunks=(7,))
+    code, document = _json(capsys, str(tmp_path / "text.zarr"), "--rounds", "1", "--peer", "zarr-python")
+    assert code == 0
+    (array,) = document["arrays"]
+    assert array["equal"] == {"zarr-python": True}, array["remarks"]
+    assert not bench._same(text, np.array(["b"] * 20, np.dtypes.StringDType()))
 
 
 def test_node_and_limit(group_path, capsys):
