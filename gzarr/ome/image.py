@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import plugins
 from ..errors import ReadOnlyError
+from ..flags import check_flags
 from ..hierarchy.open import open_group
 from .image_levels import Level
 from .image_reads import ImageReads
@@ -131,6 +132,7 @@ class Image(ImageReads, ImagePictures):
             As for :meth:`gzarr.Array.append`, and if labels that are listed are not complete; the image is as it was.
         """
         self._check_writable()
+        check_flags(lock=lock)
         # Levels and labels may have been added since.
         group = open_group(self._group.store, path=self._group.path, mode="r+")
         current = Image(group, parse(group.attrs), self._number)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ..arrays.array import Array
 from ..errors import ArgumentError, MetadataError, NodeNotFoundError, NodeTypeError, UnsupportedError
 from ..hierarchy.auto_chunks import as_integer
-from .levels import LevelGrid, grid_by_shape, grid_of
+from .levels import LevelGrid, grid_by_shape, grid_of, in_image
 from .metadata.axes import axes_by_ndim
 from .metadata.model import PHYSICAL
 from .nodes import child, needed, place, warn
@@ -142,11 +142,12 @@ class ImageLevels:
 
     @property
     def system(self) -> str | None:
-        """Name of the coordinate system of scale and translation; ``"physical"`` before version 0.6.
+        """Name of the coordinate system of scale and translation; ``"physical"`` if the document has no names.
 
-        None if the document has several, and does not say which.
+        Of the coordinate systems of an image of SpatialData it is the only one, or else ``"global"``. None if the
+        document has several, and does not say which.
         """
-        return self._image.system if self._image.coordinate_systems else PHYSICAL
+        return self._image.physical if self._image.coordinate_systems else PHYSICAL
 
     @property
     def channels(self) -> tuple[Channel, ...]:
@@ -247,7 +248,7 @@ class ImageLevels:
             # Lengths are all that is known of such levels, so nothing can disagree with them.
             return []
         try:
-            scales = self.grid(index).scale, self.grid(0).scale
+            scales = self._own_grid(index).scale, self._own_grid(0).scale
         except (MetadataError, UnsupportedError):
             return []
         return [d for d, (a, b) in enumerate(zip(*scales, strict=True)) if math.isclose(a, b, rel_tol=1e-9)]
@@ -275,15 +276,22 @@ class ImageLevels:
         Raises
         ------
         UnsupportedError
-            If a transformation of the level is not known to gzarr; elements can be read by their indexes all the same.
+            If a transformation of the level is not a scale and a translation, or if the image has several coordinate
+            systems and does not say which one is meant (:attr:`system` is None); elements can be read by their indexes
+            all the same.
         MetadataError
             If a transformation has not a number for each axis.
         """
+        return in_image(self._own_grid(level), self._image, self._group.name)
+
+    def _own_grid(self, level: int) -> LevelGrid:
+        """Return where the elements of a level are without the transformations of the whole image.
+
+        Levels are compared by that: it is known where those are not scales and translations.
+        """
         level = self._index(level)
         found = grid_of(self._image, level, self.ndim, self._group.name)
-        if found is not None:
-            return found
-        return grid_by_shape(self.level(level).shape, self.level(0).shape)
+        return grid_by_shape(self.level(level).shape, self.level(0).shape) if found is None else found
 
     def _index(self, level: Any) -> int:
         """Return the index of a level from 0 on."""

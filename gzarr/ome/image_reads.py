@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from numbers import Real
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -19,10 +19,27 @@ from .metadata.units import meters
 from .nodes import place, warn
 
 if TYPE_CHECKING:
+    from ..arrays.read_options import Decode
+    from ..engines.access.access import Missing, Verify
     from .metadata.model import Axis
 
 #: Index of a level, or the one that suits the wanted resolution or number of pixels.
 LevelChoice: TypeAlias = int | Literal["auto"]
+
+
+class _Options(NamedTuple):
+    """Options of a read, as for :meth:`gzarr.Array.read`."""
+
+    out: Any = None
+    dtype: Any = None
+    missing: Missing | None = None
+    stream: Any = None
+    budget_bytes: int | None = None
+    decode: Decode = "auto"
+    verify: Verify | None = None
+
+
+_DEFAULTS: Final = _Options()
 
 
 class ImageReads(ImageSystems):
@@ -57,7 +74,8 @@ class ImageReads(ImageSystems):
             raise ArgumentError("a level is chosen by either resolution= (micrometres) or pixels=; pass one of them")
         count = len(self._image.datasets)
         if pixels is not None:
-            if not isinstance(pixels, Real) or not pixels >= 1:
+            # Durations of NumPy are integers of NumPy, too.
+            if not isinstance(pixels, Real) or isinstance(pixels, np.timedelta64) or not pixels >= 1:
                 raise ArgumentError(f"pixels must be a number of elements, at least 1, not {pixels!r:.100}")
             selection = self._named(selection)
             for level in range(count):
@@ -83,15 +101,19 @@ class ImageReads(ImageSystems):
 
     # -- reading
 
-    def read(
+    def read(  # noqa: PLR0913
         self,
         level: LevelChoice = 0,
         *,
         resolution: float | Sequence[float] | Mapping[str, float] | None = None,
         pixels: int | None = None,
         out: Any = None,
+        dtype: Any = None,
+        missing: Missing | None = None,
         stream: Any = None,
         budget_bytes: int | None = None,
+        decode: Decode = "auto",
+        verify: Verify | None = None,
         **selection: Any,
     ) -> Any:
         """Read a part of the image, given by names of axes: ``image.read(c="DAPI", t=0, z=slice(10, 20))``.
@@ -104,12 +126,13 @@ class ImageReads(ImageSystems):
             that cover them.
         resolution, pixels
             For ``level="auto"``: wanted distance of elements in micrometres, or largest number of elements.
-        out, stream, budget_bytes
+        out, dtype, missing, stream, budget_bytes, decode, verify
             As for :meth:`gzarr.Array.read`.
         **selection
             By name of an axis, in upper or lower case: an integer, which drops the axis; a slice; or integers or a mask
             as a list or an array of one dimension. Of the axis of channels also the label of a channel, or a list of
-            labels. Axes that are not named are read as a whole.
+            labels. Axes that are not named are read as a whole. An axis that has the name of another parameter is
+            selected in upper case: ``LEVEL=2``.
 
         Returns
         -------
@@ -124,6 +147,7 @@ class ImageReads(ImageSystems):
         NodeNotFoundError, MetadataError, ChunkError, StoreError, DeviceError
             As for :meth:`level` and :meth:`gzarr.Array.read`.
         """
+        options = _Options(out, dtype, missing, stream, budget_bytes, decode, verify)
         named = self._named(selection)
         if isinstance(level, str) and level == "auto":
             level = self.choose_level(resolution=resolution, pixels=pixels, **named)
@@ -132,7 +156,7 @@ class ImageReads(ImageSystems):
             raise ArgumentError('resolution= and pixels= choose a level: pass level="auto" with them')
         else:
             chosen = tuple(named.get(name, slice(None)) for name in self.axes)
-        return self._read(level, chosen, out, stream, budget_bytes)
+        return self._read(level, chosen, options)
 
     def read_um(  # noqa: PLR0913
         self,
@@ -144,8 +168,12 @@ class ImageReads(ImageSystems):
         resolution: float | Sequence[float] | Mapping[str, float] | None = None,
         pixels: int | None = None,
         out: Any = None,
+        dtype: Any = None,
+        missing: Missing | None = None,
         stream: Any = None,
         budget_bytes: int | None = None,
+        decode: Decode = "auto",
+        verify: Verify | None = None,
         **selection: Any,
     ) -> Any:
         """Read a box given in micrometres.
@@ -162,8 +190,9 @@ class ImageReads(ImageSystems):
             Lengths of the box in micrometres, likewise; or one number for all axes.
         system
             Name of the coordinate system whose axes ``center`` and ``size`` are of, of the image or of the scene that
-            it was taken from; None for the one of scale and translation. Elements keep the order of the image's axes.
-        level, resolution, pixels, out, stream, budget_bytes
+            it was taken from; None for the one of scale and translation (:attr:`system`). Elements keep the order of
+            the image's axes.
+        level, resolution, pixels, out, dtype, missing, stream, budget_bytes, decode, verify
             As for :meth:`read`.
         **selection
             Selection of the other axes, as for :meth:`read`.
@@ -177,24 +206,27 @@ class ImageReads(ImageSystems):
         SelectionError
             If the box lies outside of the image.
         UnsupportedError
-            If a transformation of the level is not known to gzarr; or if the box is rotated or bent against the axes of
-            the image: :func:`gzarr.read_affine` resamples rotated ones.
+            If there is no scale and translation without ``system``, as for :meth:`grid`; or if the box is rotated or
+            bent against the axes of the image: :func:`gzarr.read_affine` resamples rotated ones.
         ArgumentError, MetadataError, NodeNotFoundError, ChunkError, StoreError, DeviceError
             As for :meth:`read`.
         """
-        spans = self._spans(center, size, system)
+        options = _Options(out, dtype, missing, stream, budget_bytes, decode, verify)
+        # Scale and translation are in one coordinate system, and maps lead from any to that of the levels.
+        there = self if system is None else self._of_levels()
+        spans = there._spans(center, size, system)
         named = self._named(selection)
         twice = {name for name, span in zip(self.axes, spans, strict=True) if span is not None and name in named}
         if twice:
             raise ArgumentError(f"the axis {twice.pop()!r} is in the box, and cannot be selected as well")
         if isinstance(level, str) and level == "auto":
-            first = dict(zip(self.axes, self._box(0, spans), strict=True))
+            first = dict(zip(self.axes, there._box(0, spans), strict=True))
             level = self.choose_level(resolution=resolution, pixels=pixels, **{**first, **named})
         elif resolution is not None or pixels is not None:
             raise ArgumentError('resolution= and pixels= choose a level: pass level="auto" with them')
-        box = self._box(level, spans)
+        box = there._box(level, spans)
         chosen = tuple(named.get(name, part) for name, part in zip(self.axes, box, strict=True))
-        return self._read(level, chosen, out, stream, budget_bytes)
+        return self._read(level, chosen, options)
 
     def _spans(self, center: Any, size: Any, system: str | None) -> list[Span | None]:
         """Return what a box covers of each axis, in the units of the box's axes."""
@@ -275,20 +307,20 @@ class ImageReads(ImageSystems):
                 indexes_in(part, self.level(0).shape[d]) if is_several(part) else part for d, part in enumerate(chosen)
             )
         first, here = self.level(0).shape, self.level(level).shape
-        factors = [b / a for a, b in zip(self.grid(0).scale, self.grid(level).scale, strict=True)]
+        factors = [b / a for a, b in zip(self._own_grid(0).scale, self._own_grid(level).scale, strict=True)]
         return tuple(
             part if _is_whole(part) or (factor == 1 and not is_several(part)) else at_level(part, n, m, factor)
             for part, n, m, factor in zip(chosen, first, here, factors, strict=True)
         )
 
-    def _read(self, level: int, chosen: tuple[Any, ...], out: Any, stream: Any, budget_bytes: int | None) -> Any:
+    def _read(self, level: int, chosen: tuple[Any, ...], options: _Options = _DEFAULTS) -> Any:
         level = self._index(level)
         frames = self._frames(level)
         if frames:
             chosen = tuple(of_frames(part, frames[d]) if d in frames else part for d, part in enumerate(chosen))
         array = self.level(level)
         reader = array.oindex if any(is_several(part) for part in chosen) else array
-        return reader.read(chosen, out=out, stream=stream, budget_bytes=budget_bytes)
+        return reader.read(chosen, **options._asdict())
 
     def _by_axis(
         self, values: Any, what: str, axes: Sequence[Axis], names: tuple[str, ...] | None = None

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ArgumentError, MetadataError, UnsupportedError
@@ -13,6 +14,7 @@ from .transforms.graph import SystemGraph
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Self
 
     from ..hierarchy.group import Group
     from .metadata.model import OmeMetadata
@@ -54,8 +56,9 @@ class ImageSystems(ImageLevels):
         source, target
             Name of a coordinate system of the image; or the index of a level, for the indexes of its elements; or, for
             those of another image that a transformation refers to, such as a label image, the path of its group and
-            either. Images before version 0.6 have one coordinate system, which has the name ``"physical"`` here. An
-            image that was taken from a :class:`Scene` knows the names of the scene's systems as well.
+            either. Images before version 0.6 have one coordinate system, which has the name ``"physical"`` here, unless
+            they have names as SpatialData writes them: then ``"physical"`` stands for :attr:`system`. An image that was
+            taken from a :class:`Scene` knows the names of the scene's systems as well.
 
         Returns
         -------
@@ -115,6 +118,18 @@ class ImageSystems(ImageLevels):
                 return system
         known = ", ".join(repr(system.name[:100]) for system in systems[:20])
         raise ArgumentError(f"{place(self._group)} has no coordinate system {name!r:.100}; it has {known}")
+
+    def _of_levels(self) -> Self:
+        """Return the image with scale and translation in the coordinate system that its levels are in.
+
+        From there a map leads to each of the others, which are named in the document.
+        """
+        image = self._image
+        if not image.transforms or not image.coordinate_systems:
+            return self
+        found = copy(self)
+        found._image = replace(image, transforms=(), physical=image.system)
+        return found
 
     def _matrix_from(self, system: SystemName) -> Points:
         """Return the map from a coordinate system to the one of scale and translation.

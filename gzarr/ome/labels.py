@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from ..errors import ArgumentError, NodeNotFoundError
 from ..hierarchy.group import Group
+from .metadata.plates import node_path
 from .nodes import child_group, needed, place, read_metadata, warn
 
 if TYPE_CHECKING:
@@ -44,14 +45,14 @@ class Labels(Mapping[str, ImageT]):
         MetadataError
             If its metadata cannot be read.
         """
-        if self._group is None or name not in self._names:
+        if self._group is None or name not in self:
             where = "the image" if self._group is None else place(self._group)
             known = ", ".join(map(repr, self._names[:20])) or "none"
             raise NodeNotFoundError(f"{where} has no labels {name!r:.100}; it has {known}")
         return self._make(child_group(self._group, name, "labels"))
 
     def __contains__(self, name: object) -> bool:
-        return name in self._names
+        return isinstance(name, str) and node_path(name) in map(node_path, self._names)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._names)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from .metadata.model import Multiscale, Transform
 
 
+_OF_IMAGE: Final = "$..multiscales[*].coordinateTransformations"
+
+
 @dataclass(frozen=True, slots=True)
 class LevelGrid:
     """Where the elements of a level are: the one of index i is at ``scale * i + translation``, in each axis."""
@@ -29,7 +32,7 @@ class LevelGrid:
 
 
 def grid_of(image: Multiscale, level: int, ndim: int, group: str) -> LevelGrid | None:
-    """Return where the elements of a level are.
+    """Return where the elements of a level are by its own transformations, without those of the whole image.
 
     Parameters
     ----------
@@ -56,28 +59,51 @@ def grid_of(image: Multiscale, level: int, ndim: int, group: str) -> LevelGrid |
     transforms = image.datasets[level].transforms
     if not transforms:
         return None
-    scale, translation = [1.0] * ndim, [0.0] * ndim
-    for transform in (*transforms, *image.transforms):
-        numbers = _numbers(transform, ndim, level, group)
+    path = f"$..multiscales[*].datasets[{level}].coordinateTransformations"
+    return _moved(LevelGrid((1.0,) * ndim, (0.0,) * ndim), transforms, f"level {level} of {group!r}", path)
+
+
+def in_image(grid: LevelGrid, image: Multiscale, group: str) -> LevelGrid:
+    """Return where the elements of a level are after the transformations of the whole image.
+
+    Raises
+    ------
+    UnsupportedError, MetadataError
+        As for :func:`grid_of`, and if the image has several coordinate systems and does not say which one is meant.
+    """
+    if image.physical is None and image.coordinate_systems and image.transforms:
+        ends = [link.output for link in image.further]
+        names = dict.fromkeys(repr((end.name or "")[:100]) for end in ends if end is not None)
+        raise UnsupportedError(
+            f"{group!r} has the coordinate systems {', '.join(list(names)[:20])}, and does not say which one is meant: "
+            "read_um takes the name of one as system=, coordinate_map maps points to each; elements can be read by "
+            "their indexes",
+            json_path=_OF_IMAGE,
+        )
+    what, more = repr(group), ""
+    if image.physical is not None:
+        what = f"{group!r}, to the coordinate system {image.physical!r:.100},"
+        more = f", and image.coordinate_map(0, {image.physical!r:.100}) maps points"
+    return _moved(grid, image.transforms, what, _OF_IMAGE, more)
+
+
+def _moved(grid: LevelGrid, transforms: Sequence[Transform], what: str, json_path: str, more: str = "") -> LevelGrid:
+    scale, translation = grid.scale, grid.translation
+    for transform in transforms:
+        numbers = _numbers(transform, len(scale), what, json_path, more)
         if isinstance(transform, Scale):
-            scale = [a * b for a, b in zip(scale, numbers, strict=True)]
-            translation = [a * b for a, b in zip(translation, numbers, strict=True)]
+            scale = tuple(a * b for a, b in zip(scale, numbers, strict=True))
+            translation = tuple(a * b for a, b in zip(translation, numbers, strict=True))
         elif isinstance(transform, Translation):
-            translation = [a + b for a, b in zip(translation, numbers, strict=True)]
+            translation = tuple(a + b for a, b in zip(translation, numbers, strict=True))
     if not all(math.isfinite(number) for number in (*scale, *translation)) or not all(scale):
         raise MetadataError(
-            f"level {level} of {group!r} needs scales that are neither zero nor infinite, got {scale}",
-            json_path=_place(level),
+            f"{what} needs scales that are neither zero nor infinite, got {list(scale)}", json_path=json_path
         )
-    return LevelGrid(tuple(scale), tuple(translation))
+    return LevelGrid(scale, translation)
 
 
-def _place(level: int) -> str:
-    return f"$..multiscales[*].datasets[{level}].coordinateTransformations"
-
-
-def _numbers(transform: Transform, ndim: int, level: int, group: str) -> tuple[float, ...]:
-    what = f"level {level} of {group!r}"
+def _numbers(transform: Transform, ndim: int, what: str, json_path: str, more: str) -> tuple[float, ...]:
     if isinstance(transform, Identity):
         return ()
     if isinstance(transform, Scale | Translation):
@@ -86,13 +112,13 @@ def _numbers(transform: Transform, ndim: int, level: int, group: str) -> tuple[f
             raise MetadataError(
                 f"a transformation of {what} needs {ndim} numbers, one for each axis, got {len(numbers)}; "
                 "elements can be read by their indexes",
-                json_path=_place(level),
+                json_path=json_path,
             )
         return numbers
     raise UnsupportedError(
-        f"{what} has a transformation that gzarr does not apply, of type {transform.type!r:.100}; "
-        "elements can be read by their indexes",
-        json_path=_place(level),
+        f"{what} has a transformation that is not a scale and a translation, of type {transform.type!r:.100}; "
+        f"elements can be read by their indexes{more}",
+        json_path=json_path,
     )
 
 

@@ -26,6 +26,10 @@ class MetadataWarning(UserWarning):
 #: Attribute of a plate without wells: its ``plate`` object. By the specification a plate has at least one well, and
 #: other readers fail at one that has none, so the first field makes a plate of the group.
 NEW_PLATE: Final = "gzarr:new-plate"
+#: Attribute of a well: its ``well`` object, if it has no fields, as of a plate without wells. In both, what other
+#: programs have said stays there while a field is written again: the entries of fields, or of wells, that are not
+#: complete are in the list of this object, and not in the one that readers see.
+NEW_WELL: Final = "gzarr:new-well"
 
 
 def parsed(attributes: Mapping[str, Any], zarr_format: ZarrFormat) -> OmeMetadata:

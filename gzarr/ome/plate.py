@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, overload
 from ..errors import ArgumentError, NodeNotFoundError
 from ..hierarchy.auto_chunks import as_integer
 from .image import Image, image_of
+from .metadata.plates import node_path
 from .nodes import child_group, needed, place, read_metadata
 from .picture_methods import PlatePictures, WellPictures
 
@@ -81,7 +82,7 @@ class Well(WellPictures, Sequence[Image]):
 
     def image(self, path: str) -> Image:
         """Return the image of a field of view by its ``path``, such as ``"0"``; one request."""
-        if path not in [field.path for field in self._well.images]:
+        if node_path(path) not in [node_path(field.path) for field in self._well.images]:
             raise NodeNotFoundError(f"{place(self._group)} has no field {path!r:.100}")
         group = child_group(self._group, path, "field")
         return image_of(group)
@@ -106,7 +107,7 @@ class Plate(PlatePictures, Mapping[str, Well]):
         self._metadata = metadata
         self._plate: PlateMetadata = metadata.plate
         self._paths = {(well.row, well.column): well.path for well in self._plate.wells}
-        self._known = frozenset(well.path for well in self._plate.wells)
+        self._known = frozenset(node_path(well.path) for well in self._plate.wells)
 
     def __repr__(self) -> str:
         rows, columns = len(self.rows), len(self.columns)
@@ -154,7 +155,7 @@ class Plate(PlatePictures, Mapping[str, Well]):
         return len(self._plate.wells)
 
     def __contains__(self, path: object) -> bool:
-        return path in self._known
+        return isinstance(path, str) and node_path(path) in self._known
 
     def __getitem__(self, path: str) -> Well:
         """Return a well by its path; one request.
@@ -166,7 +167,7 @@ class Plate(PlatePictures, Mapping[str, Well]):
         MetadataError, StoreError
             If the well cannot be opened.
         """
-        if path not in self._known:
+        if path not in self:
             raise NodeNotFoundError(f"{place(self._group)} has no well {path!r:.100}; list(plate) gives all")
         group = child_group(self._group, path, "well")
         return Well(group, read_metadata(group))

@@ -194,7 +194,7 @@ class PlannedPicture:
         return int(box.stop - box.start)
 
     def _factor(self, level: int, other: int, d: int) -> float:
-        scales = self.image.grid(level).scale[d], self.image.grid(other).scale[d]
+        scales = self.image._own_grid(level).scale[d], self.image._own_grid(other).scale[d]
         return float(scales[1] / scales[0])
 
     def _planes(self, level: int) -> slice:
@@ -275,7 +275,7 @@ class PlannedPicture:
         return total / (planes.stop - planes.start) if self._depth == "mean" else total
 
     def _read(self, level: int, chosen: Sequence[Any]) -> Any:
-        return self.image._read(level, tuple(chosen), None, None, None)
+        return self.image._read(level, tuple(chosen))
 
     def _index(self, d: int, level: int, channel: Any) -> int:
         """Return the index along an axis that is not shown."""

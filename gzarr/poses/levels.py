@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, Self, cast
 
 import numpy as np
 
@@ -33,13 +33,17 @@ class OmeImage(Protocol):
     def grid(self, level: int) -> _Grid:
         """Return scale and translation of a level."""
 
+    def _of_levels(self) -> Self:
+        """Return the image with scale and translation in the coordinate system that its levels are in."""
+
     def _matrix_from(self, system: Any) -> npt.NDArray[np.float64]:
         """Return the affine map from a coordinate system to the one of scale and translation."""
 
 
 def is_image(value: object) -> bool:
     """Return whether a value is an OME image."""
-    return hasattr(value, "levels") and hasattr(value, "multiscale") and hasattr(value, "grid")
+    # Of an image without a scale, the levels are an error.
+    return all(hasattr(type(value), name) for name in ("levels", "multiscale", "grid"))
 
 
 def chosen_level(image: OmeImage, steps: Sequence[float], level: Any) -> int:

@@ -121,6 +121,9 @@ def read_affine(  # noqa: PLR0913
         wanted = _shape(shape, source.shape, k)
         affine = _centred(affine, offset, centre, wanted)
     else:
+        if system is not None:
+            # It may have none of scale and translation.
+            image = image._of_levels()
         wanted = _shape(shape, image.levels[0].array.shape, k)
         affine = _centred(affine, offset, centre, wanted)
         if system is not None:

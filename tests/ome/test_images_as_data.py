@@ -55,3 +55,27 @@ def test_an_image_is_not_written_over_itself() -> None:
     with pytest.raises(gzarr.ArgumentError, match=r"ome\.create"):
         ome.create(given.group.store, given, axes="tyx", overwrite=True)
     np.testing.assert_array_equal(given.read(), DATA)
+
+
+def test_what_holds_images_is_no_image() -> None:
+    plate: dict[str, Any] = {}
+    ome.create_plate(plate, rows="A", columns="1")
+    field = ome.create_field(plate, "A", 1, image(), axes="tyx", chunks=(1, 8, 8))
+    ome.create_labels(plate, "cells", DATA, path="A/1/0", chunks=(1, 8, 8))
+    field = ome.open(plate, path="A/1/0", mode="r+")
+    before = dict(plate)
+    for given, example in (
+        (ome.open(plate)["A/1"], r"not a Well: .* such as well\[0\]"),
+        (ome.open(plate), r"not a Plate: .* such as plate\['A/1'\]\[0\]"),
+        (field.labels, r"not a Labels: .* such as labels\['nuclei'\]"),
+    ):
+        for use in (
+            lambda given=given: ome.create({}, given, axes="tyx"),
+            lambda given=given: ome.create_labels(plate, "cells", given, path="A/1/0", overwrite=True),
+            lambda given=given: ome.create_field(plate, "A", 1, given, axes="tyx"),
+            lambda given=given: field.append(given),
+            lambda given=given: field.append(DATA, labels={"cells": given}),
+        ):
+            with pytest.raises(gzarr.ArgumentError, match=example):
+                use()
+    assert plate == before

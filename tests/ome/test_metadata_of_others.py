@@ -97,18 +97,147 @@ def test_fields_are_written_again(version: Any) -> None:
 @pytest.mark.filterwarnings("ignore::gzarr.ome.MetadataWarning")
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_plate_without_wells(version: Any) -> None:
-    """Without its only field, it still has all that was said of the plate."""
+    """Without its only field, it still has all that was said of the plate, and of the well."""
     store = plate_of_others(version)
-    plate = root(store)
+    plate, well = root(store), root(store, "B/2")
     with pytest.raises(OSError, match="the disk is gone"):
         ome.create_field(store, "B", 2, Failing(), axes="yx", field=1, overwrite=True)
     attributes = gzarr.open_group(store).attrs.asdict()
-    waiting = {name: value for name, value in plate["plate"].items() if name != "wells"}
-    assert attributes[NEW_PLATE] == waiting
+    assert attributes[NEW_PLATE] == plate["plate"]
     assert (attributes if version == "0.4" else attributes["ome"])["lab"] == {"name": "x"}
+    assert list(ome.open(store)) == []
     ome.create_field(store, "A", 1, FRAME, axes="yx")
-    plate["plate"]["wells"] = [{"path": "A/1", "rowIndex": 0, "columnIndex": 0}]
+    assert list(ome.open(store)) == ["A/1"]
+    ome.create_field(store, "B", 2, FRAME, axes="yx", field=1, acquisition=4, overwrite=True)
+    plate["plate"]["wells"].insert(0, {"path": "A/1", "rowIndex": 0, "columnIndex": 0})
     assert root(store) == plate
+    assert root(store, "B/2") == well
+
+
+@pytest.mark.filterwarnings("ignore::gzarr.ome.MetadataWarning")
+@pytest.mark.parametrize("version", VERSIONS)
+def test_fields_and_wells_that_fail_keep_what_was_said_of_them(version: Any) -> None:
+    store = plate_of_others(version)
+    ome.create_field(store, "B", 2, FRAME, axes="yx", field=2)
+    ome.create_field(store, "A", 1, FRAME, axes="yx")
+    attributes = gzarr.open_group(store).attrs.asdict(), gzarr.open_group(store, path="B/2").attrs.asdict()
+    for fields in ([1], [1, 2], [2, 1]):
+        for field in fields:
+            with pytest.raises(OSError, match="the disk is gone"):
+                ome.create_field(store, "B", 2, Failing(), axes="yx", field=field, overwrite=True)
+        assert list(ome.open(store)) == (["A/1", "B/2"] if len(fields) == 1 else ["A/1"])
+        for field in fields:
+            known = {"acquisition": 4} if field == 1 else {}
+            ome.create_field(store, "B", 2, FRAME, axes="yx", field=field, overwrite=True, **known)
+        found = gzarr.open_group(store).attrs.asdict(), gzarr.open_group(store, path="B/2").attrs.asdict()
+        assert found == attributes
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_paths_of_others_end_with_slashes(version: Any) -> None:
+    store: dict[str, Any] = {}
+    ome.create_plate(store, rows="AB", columns="12", version=version)
+    for row in "AB":
+        ome.create_field(store, row, 1, FRAME, axes="yx")
+    plate, well = root(store), root(store, "A/1")
+    plate["plate"]["wells"][0]["path"] = "A/1/"
+    well["well"]["images"][0]["path"] = "0/"
+    put(store, "", plate, version)
+    put(store, "A/1", well, version)
+    ome.create_field(store, "A", 1, FRAME, axes="yx")
+    ome.create_field(store, "A", 2, FRAME, axes="yx")
+    ome.create_field(store, "A", 1, FRAME * 5, axes="yx", field=0, overwrite=True)
+    plate["plate"]["wells"].insert(1, {"path": "A/2", "rowIndex": 0, "columnIndex": 1})
+    plate["plate"]["field_count"] = 2
+    well["well"]["images"].append({"path": "1"})
+    assert (root(store), root(store, "A/1")) == (plate, well)
+    with pytest.warns(ome.MetadataWarning):
+        found = ome.open(store)
+    assert list(found) == ["A/1/", "A/2", "B/1"]
+    assert ("A/1" in found, "A/1/" in found, "B/2" in found, 1 in found) == (True, True, False, False)
+    with pytest.warns(ome.MetadataWarning):
+        field = found["A/1"].image("0")
+    assert field.read().max() == 5
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_well_that_is_listed_in_two_spellings(version: Any) -> None:
+    store: dict[str, Any] = {}
+    ome.create_plate(store, rows="A", columns="1", version=version)
+    ome.create_field(store, "A", 1, FRAME, axes="yx")
+    document = root(store)
+    entry = document["plate"]["wells"][0]
+    document["plate"]["wells"] = [{"path": "A/1/"}, entry]
+    put(store, "", document, version)
+    with pytest.warns(ome.MetadataWarning, match=r"plate\.wells"):
+        found = ome.open(store)
+    assert (list(found), found.well("A", "1").group.path) == (["A/1/"], "A/1")
+
+
+@pytest.mark.filterwarnings("ignore::gzarr.ome.MetadataWarning")
+@pytest.mark.parametrize("version", VERSIONS)
+def test_labels_and_levels_of_others_end_with_slashes(version: Any) -> None:
+    store: dict[str, Any] = {}
+    movie = {"axes": "tyx", "chunks": (1, 8, 8), "levels": 1}
+    ome.create(store, FRAME[None], version=version, **movie)
+    for name in "ab":
+        ome.create_labels(store, name, FRAME[None], chunks=(1, 8, 8))
+    document = root(store)
+    document["multiscales"][0]["datasets"][0]["path"] = "0/"
+    put(store, "", document, version)
+    document = root(store, "labels")
+    document["labels"] = ["a/", "b"]
+    put(store, "labels", document, version)
+    ome.create_labels(store, "a", FRAME[None] * 2, chunks=(1, 8, 8), overwrite=True)
+    assert root(store, "labels") == document
+    for name in ("a", "a/"):
+        ome.open(store, mode="r+").append(FRAME, labels={name: FRAME * 3})
+    assert [int(frame.max()) for frame in ome.open(store).labels["a"].read()] == [2, 3, 3]
+    image = ome.pyramid(store, levels=2)
+    assert [level["path"] for level in root(store)["multiscales"][0]["datasets"]] == ["0/", "1"]
+    np.testing.assert_array_equal(image.read(1), np.stack([FRAME[::2, ::2]] * 3))
+
+
+@pytest.mark.filterwarnings("ignore::gzarr.ome.MetadataWarning")
+@pytest.mark.parametrize("version", VERSIONS)
+def test_field_count_is_the_most_fields_of_any_well(version: Any) -> None:
+    store: dict[str, Any] = {}
+    ome.create_plate(store, rows="A", columns="12", version=version)
+    ome.create_field(store, "A", 1, FRAME, axes="yx")
+    document = root(store, "A/1")
+    document["well"]["images"] += [5, {"name": "x"}, {"path": "0"}]
+    put(store, "A/1", document, version)
+    ome.create_field(store, "A", 1, FRAME, axes="yx")
+    assert root(store)["plate"]["field_count"] == 2
+    # Of a plate that does not say it, others may have wells of more fields than the one that is written.
+    document = root(store)
+    del document["plate"]["field_count"]
+    put(store, "", document, version)
+    ome.create_field(store, "A", 2, FRAME, axes="yx")
+    assert "field_count" not in root(store)["plate"]
+
+
+@pytest.mark.filterwarnings("ignore::gzarr.ome.MetadataWarning")
+@pytest.mark.parametrize(
+    ("where", "row", "field"),
+    [("plate", "A", None), ("plate", "B", 3), ("well", "B", None), ("well", "B", 3)],
+    ids=["before a well", "the only well", "before a field", "the only field"],
+)
+def test_what_json_lacks_is_refused_before_anything_is_written(where: str, row: str, field: int | None) -> None:
+    """It may stay where it is, so nothing can be listed before it, or written again where it belongs."""
+    store: dict[str, Any] = {}
+    ome.create_plate(store, rows="AB", columns="1")
+    ome.create_field(store, "B", 1, FRAME, axes="yx", field=3)
+    key, member = ("zarr.json", "wells") if where == "plate" else ("B/1/zarr.json", "images")
+    document = json.loads(store[key])
+    document["attributes"]["ome"][where][member][0]["z"] = float("nan")
+    store[key] = json.dumps(document, indent=2).encode()
+    before = dict(store)
+    node = "/" if where == "plate" else "/B/1"
+    named = f"^'{node}' in .*: attributes.*" if field is None else ""
+    with pytest.raises(ArgumentError, match=f"{named}JSON has no nan"):
+        ome.create_field(store, row, 1, FRAME, axes="yx", field=field, overwrite=field is not None)
+    assert store == before
 
 
 @pytest.mark.filterwarnings("ignore::gzarr.ome.MetadataWarning")

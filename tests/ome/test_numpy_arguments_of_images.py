@@ -221,3 +221,17 @@ def test_arrays_of_frames() -> None:
     np.testing.assert_array_equal(again.read(1, t=np.array([-1, 0])), movie.level(1)[:8][[-1, 0]])
     with pytest.raises(SelectionError, match="index 8 is out of bounds for an axis of 8 elements"):
         again.read(1, t=np.array([0, 8]))
+
+
+def test_durations_are_no_numbers(image: Any) -> None:
+    """NumPy counts them among its integers."""
+    one = np.timedelta64(1, "ns")
+    for use in (
+        lambda: image.coordinate_map(one, "physical"),
+        lambda: image.choose_level(pixels=one),
+        lambda: gzarr.ome.create({}, FLAT, axes="yx", scale=[one, one]),
+        lambda: gzarr.ome.create({}, FLAT, axes="yx", translation={"y": one}),
+        lambda: gzarr.ome.create({}, FLAT, axes="yx", levels=one),
+    ):
+        with pytest.raises(ArgumentError, match=r"timedelta64\(1"):
+            use()

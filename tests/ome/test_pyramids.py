@@ -231,7 +231,9 @@ def test_threads_are_as_many_as_the_budget_allows(monkeypatch: pytest.MonkeyPatc
 
     class Watched(Computed):
         def __getitem__(self, box: Any) -> Any:
-            seen.add(threading.get_ident())
+            # Before, a part without elements says which type they have.
+            if isinstance(box, tuple):
+                seen.add(threading.get_ident())
             return super().__getitem__(box)
 
     gzarr.ome.create({}, Watched((64, 64, 64)), axes="zyx", chunks=8, levels=3, budget_bytes=1)

@@ -21,6 +21,7 @@ from .model import (
     UnknownTransform,
     Window,
 )
+from .named import named_systems
 from .systems import coordinate_systems, further_transforms, transforms_of_level
 
 if TYPE_CHECKING:
@@ -38,11 +39,13 @@ def multiscales(part: DocumentPart, version: Version) -> tuple[Multiscale, ...]:
 def _multiscale(part: DocumentPart, version: Version) -> Multiscale:
     systems: tuple[CoordinateSystem, ...] = ()
     further: tuple[SystemLink, ...] = ()
-    system: CoordinateSystem | None = None
+    system: str | None = None
+    physical: str | None = None
     if version == "0.6":
         systems = part.needed("coordinateSystems", coordinate_systems)
-        datasets, system = transforms_of_level(part, systems)
-        axes = None if system is None else system.axes
+        datasets, own = transforms_of_level(part, systems)
+        axes = None if own is None else own.axes
+        system = physical = None if own is None else own.name
         further = part.optional("coordinateTransformations", further_transforms) or ()
         transforms: tuple[Transform, ...] = ()
     else:
@@ -51,6 +54,9 @@ def _multiscale(part: DocumentPart, version: Version) -> Multiscale:
         datasets = part.needed("datasets", partial(_datasets, version=version, ndim=ndim))
         read = partial(_transforms, version=version, ndim=ndim)
         transforms = part.optional("coordinateTransformations", read) or ()
+        named = named_systems(part.at("coordinateTransformations"), axes) if transforms and axes else None
+        if named is not None:
+            systems, further, system, physical, transforms = named
     if version == "0.4" and "version" in part:
         _check_version(part.at("version"), version)
     for name in ("name", "type", "metadata", *(["version"] if version < "0.5" else [])):
@@ -65,7 +71,8 @@ def _multiscale(part: DocumentPart, version: Version) -> Multiscale:
         part.value.get("metadata"),
         systems,
         further,
-        None if system is None else system.name,
+        system,
+        physical,
     )
 
 

@@ -88,7 +88,7 @@ Transform: TypeAlias = Scale | Translation | Identity | UnknownTransform
 
 @dataclass(frozen=True, slots=True)
 class CoordinateSystem:
-    """Axes with a name (version 0.6)."""
+    """Axes with a name."""
 
     name: str
     axes: tuple[Axis, ...]
@@ -104,7 +104,7 @@ class SystemReference:
 
 @dataclass(frozen=True, slots=True)
 class SystemLink:
-    """A transformation between two coordinate systems (version 0.6).
+    """A transformation between two coordinate systems.
 
     Attributes
     ----------
@@ -168,11 +168,15 @@ class Multiscale:
     type, metadata
         How the levels were made: a name, and any JSON value.
     coordinate_systems
-        All systems of the image (version 0.6); ``axes`` belong to the one that the levels are in.
+        All systems of the image, if they have names: in version 0.6, and in images of SpatialData. ``axes`` belong to
+        the one that the levels are in.
     further
-        Transformations between coordinate systems (version 0.6).
+        Transformations between coordinate systems.
     system
-        Name of the coordinate system that the levels are in (version 0.6).
+        Name of the coordinate system that the levels' own transformations lead to.
+    physical
+        Name of the coordinate system of scale and translation, which ``transforms`` lead to: in version 0.6, the same.
+        None if the document has several and does not say which.
     """
 
     axes: tuple[Axis, ...] | None
@@ -184,6 +188,7 @@ class Multiscale:
     coordinate_systems: tuple[CoordinateSystem, ...] = ()
     further: tuple[SystemLink, ...] = ()
     system: str | None = None
+    physical: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

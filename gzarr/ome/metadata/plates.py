@@ -22,6 +22,11 @@ _WELL_PATH: Final = re.compile(r"[A-Za-z0-9]+/[A-Za-z0-9]+")
 _NODE_NAME: Final = re.compile(r"(?!__)(?!\.+$)[A-Za-z0-9_.-]+")
 
 
+def node_path(path: str) -> str:
+    """Return a path of a document as nodes have it: some programs write a slash at its end."""
+    return path.strip("/")
+
+
 def plate(part: DocumentPart, version: Version) -> PlateMetadata:
     """Return the ``plate`` object; a well that cannot be read is left out, and so is one that is listed again."""
     part.object()
@@ -33,7 +38,7 @@ def plate(part: DocumentPart, version: Version) -> PlateMetadata:
     listed = part.needed("wells", lambda items: _some(items, read))
     wells: dict[str, WellEntry] = {}
     for well in listed:
-        wells.setdefault(well.path, well)
+        wells.setdefault(node_path(well.path), well)
     if len(wells) < len(listed):
         part.at("wells").note("expected wells of different paths", "text")
     acquisitions = part.optional("acquisitions", lambda items: tuple(items.readable(_acquisition))) or ()
@@ -84,7 +89,7 @@ def _well_entry(part: DocumentPart, version: Version, rows: tuple[str, ...], col
     path = part.object().needed("path", lambda text: text.string())
     if not _WELL_PATH.fullmatch(path):
         part.at("path").note("expected the names of a row and a column with a slash between them")
-    row_name, _, column_name = path.rpartition("/")
+    row_name, _, column_name = node_path(path).rpartition("/")
     row_name = row_name.rpartition("/")[2]
     row = _index(part, "rowIndex", version, rows)
     column = _index(part, "columnIndex", version, columns)
@@ -141,7 +146,7 @@ def well(part: DocumentPart, version: Version) -> WellMetadata:
     fields = part.needed("images", lambda items: tuple(items.readable(partial(_field, version=version), unique=True)))
     if not part.value["images"]:
         part.at("images").note("expected at least 1 item")
-    if len({field.path for field in fields}) < len(fields):
+    if len({node_path(field.path) for field in fields}) < len(fields):
         part.at("images").note("expected images of different paths", "text")
     return WellMetadata(fields)
 
@@ -157,7 +162,7 @@ def _field(part: DocumentPart, version: Version) -> FieldEntry:
 def paths(part: DocumentPart) -> tuple[str, ...]:
     """Return paths, of label images or of the images of a collection."""
     found = tuple(part.readable(lambda item: item.string()))
-    if len(set(found)) < len(found):
+    if len(set(map(node_path, found))) < len(found):
         part.note("expected paths that all differ", "should")
     return found
 

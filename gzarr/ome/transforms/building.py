@@ -10,7 +10,7 @@ import numpy as np
 from ...arrays.array import Array
 from ...errors import MetadataError
 from ...hierarchy.open import open as open_node
-from ..levels import grid_of
+from ..levels import grid_of, in_image
 from ..metadata.problems import DocumentPart
 from ..nodes import place, read_metadata
 from .fields import FieldMap
@@ -205,7 +205,7 @@ class Builder:
         grid = grid_of(image, level, len(image.axes), above.name)
         if not isinstance(array, Array) or grid is None:
             raise where.wrong("the path of an image whose levels are arrays with transformations")
-        return array, image.axes, grid
+        return array, image.axes, in_image(grid, image, above.name)
 
     def _node(self, path: str) -> Group | Array:
         """Return a node below the group, or below the root of its store, in host memory."""

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from ...errors import ArgumentError, MetadataError, UnsupportedError
+from ...hierarchy.auto_chunks import as_integer
+from ..metadata.model import PHYSICAL
 from ..nodes import place
 from .building import Builder
 from .maps import CoordinateMap, affine, chain
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 
     from ...hierarchy.group import Group
     from ..image_levels import ImageLevels
+    from ..levels import LevelGrid
     from ..metadata.model import SceneMetadata, SystemLink, SystemReference
 
 #: Name of a coordinate system, or index of a level; with the path of the image that has it, if that is another.
@@ -72,7 +75,8 @@ class SystemGraph:
     def _add_image(self, path: str, image: ImageLevels) -> None:
         """Add the coordinate systems of an image, and its transformations."""
         multiscale = image.multiscale
-        own = image.system
+        named = bool(multiscale.coordinate_systems)
+        own, grid = (multiscale.system, image._own_grid) if named else (PHYSICAL, image.grid)
         for system in multiscale.coordinate_systems:
             self._ndims[path, system.name] = len(system.axes)
         if own is not None:
@@ -80,7 +84,7 @@ class SystemGraph:
         for level in range(len(multiscale.datasets)):
             self._ndims[path, level] = image.ndim
             if own is not None:
-                self._add(_Edge((path, level), (path, own), partial(_map_of_level, image, level)))
+                self._add(_Edge((path, level), (path, own), partial(_map_of_level, grid, level)))
         self._add_links(path, image.group, multiscale.further)
 
     def _add_links(self, path: str, group: Group, links: tuple[SystemLink, ...]) -> None:
@@ -132,7 +136,7 @@ class SystemGraph:
                     break
             else:
                 return chain(steps or [affine(np.eye(self._ndims[first]))])
-        between = f"{place(self._group)}: from {_text(first)} to {_text(last)}"
+        between = f"{place(self._group)}: between the coordinate systems {_text(first)} and {_text(last)}"
         if refusal is not None:
             raise UnsupportedError(f"{between}: {refusal.message}", json_path=refusal.json_path)
         raise ArgumentError(f"{between}, there is no chain of transformations")
@@ -142,9 +146,9 @@ class SystemGraph:
         path: Any
         system: Any
         path, system = name if isinstance(name, tuple) and len(name) == 2 else ("", name)
-        if isinstance(system, np.integer):
-            system = int(system)
-        if not isinstance(path, str) or isinstance(system, bool) or not isinstance(system, str | int):
+        if not isinstance(system, str):
+            system = as_integer(system)
+        if not isinstance(path, str) or system is None:
             raise ArgumentError(
                 f"{what}= needs the name of a coordinate system or the index of a level, or the path of an image and "
                 f"either, got {name!r:.100}"
@@ -195,9 +199,9 @@ class SystemGraph:
         yield from ((edge, True, edge.source) for edge in edges if edge.target == vertex)
 
 
-def _map_of_level(image: ImageLevels, level: int) -> CoordinateMap:
-    grid = image.grid(level)
-    return affine(np.diag(grid.scale), grid.translation)
+def _map_of_level(grid: Callable[[int], LevelGrid], level: int) -> CoordinateMap:
+    found = grid(level)
+    return affine(np.diag(found.scale), found.translation)
 
 
 def _vertex(path: str, reference: SystemReference) -> _Vertex:

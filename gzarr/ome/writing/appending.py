@@ -25,6 +25,7 @@ from ...nodes.change import writable
 from ...stores.keys import join_path
 from ...stores.locks import between_processes, hold_node
 from ...stores.memory import MemoryStore
+from ..metadata.plates import node_path
 from ..nodes import place
 from .building import DEFAULT_BUDGET_BYTES, on_device_of
 from .documents import written_version
@@ -87,6 +88,7 @@ def append(
     labels = {name: array_given(some, f"labels {quote(name)}") for name, some in labels.items()}
     own = _series(image, axis, method)
     below = _labels(image, own, axis, labels)
+    labels = {node_path(name): some for name, some in labels.items()}
     paths = [path for series in (own, *below.values()) for path in series.paths]
     with hold_node(store, group.path, *paths), contextlib.ExitStack() as stack:
         if lock:
@@ -153,7 +155,7 @@ def _series(image: Image, axis: str, method: str | None = None) -> _Series:
     is_label = image.image_label is not None
     known = image.multiscale.type if image.multiscale.type in _METHODS else None
     chosen = method or known or ("mode" if is_label else "mean")
-    paths = [join_path(image.group.path, dataset.path) for dataset in image.multiscale.datasets]
+    paths = [join_path(image.group.path, node_path(dataset.path)) for dataset in image.multiscale.datasets]
     return _Series(image.group.name, paths, number, factors, chosen)
 
 
@@ -163,12 +165,12 @@ def _labels(image: Image, own: _Series, axis: str, given: Mapping[str, Any]) -> 
     listed = image.labels
     for name, one in listed.items():
         if image.axes[own.axis] in one.axes:
-            found[name] = _series(one, image.axes[own.axis])
+            found[node_path(name)] = _series(one, image.axes[own.axis])
     for name in given:
         if name not in listed:
             known = ", ".join(map(repr, listed)) or "none"
             raise ArgumentError(f"{place(image.group)} has no labels {quote(name)}; it has {known}")
-        if name not in found:
+        if node_path(name) not in found:
             raise ArgumentError(f"labels {quote(name)} have no axis {axis!r}: they hold for all frames")
     return found
 

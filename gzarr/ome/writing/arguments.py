@@ -110,7 +110,8 @@ def axes_of(axes: Any) -> list[Axis]:
 
 
 def _is_number(value: Any) -> bool:
-    if isinstance(value, bool) or not isinstance(value, Real):
+    # Durations of NumPy are integers of NumPy, too.
+    if isinstance(value, bool | np.timedelta64) or not isinstance(value, Real):
         return False
     return math.isfinite(value)
 

@@ -21,7 +21,7 @@ from ...arrays.view import ArrayView
 from ...blocks import workers
 from ...dtypes.masks import refuse_masked
 from ...engines import pool
-from ...guarded import Lock
+from ...guarded import ForkSafeLock, Lock
 from .downsample import cells_of, downsample_into
 from .plan import PlannedGrid, in_order
 
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 DEFAULT_BUDGET_BYTES: Final = 256 << 20
 #: Boxes of level 0 grow to about this size: far less costs time for each, far more leaves the processor's caches.
 _BOX_BYTES: Final = 4 << 20
+#: netCDF4 lets other threads run while netCDF-C reads, which is not safe for threads, not even of several files.
+_NETCDF: Final = ForkSafeLock()
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,8 @@ class LevelSource:
             if array.device != "cpu":
                 return array.read(box)
             return array.read(box, out=buffers.take(tuple(s.stop - s.start for s in box), array.dtype))
-        found = array[box]
+        with _NETCDF.lock if _is_of_netcdf(array) else contextlib.nullcontext():
+            found = array[box]
         if hasattr(found, "__dask_graph__") and hasattr(found, "compute"):
             # Its own conversion to an array drops masks.
             found = found.compute()
@@ -81,6 +84,10 @@ class LevelSource:
             found = np.asarray(found)
             return found.astype(found.dtype.newbyteorder("="), copy=False)
         return found
+
+
+def _is_of_netcdf(array: Any) -> bool:
+    return type(array).__module__.partition(".")[0] == "netCDF4"
 
 
 class Buffers(threading.local):
@@ -221,7 +228,7 @@ class Pass:
         self._grids = grids_of(source, target, levels, targets, budget_bytes)
         self._levels = [_Level(grid, array) for grid, array in zip(self._grids[1:], targets, strict=True)]
         self._buffers = Buffers()
-        self._threads = _threads(self._grids, source.array.dtype.itemsize, budget_bytes)
+        self._threads = _threads(self._grids, _itemsize(source, target), budget_bytes)
         self.total: int = self._grids[0].count
 
     def steps(self) -> Iterator[None]:
@@ -272,7 +279,7 @@ def grids_of(
         unit = target.metadata.chunk_shape
     if levels:
         unit = _multiple(unit, levels[0].factors)
-    itemsize = source.array.dtype.itemsize
+    itemsize = _itemsize(source, target)
     if target is not None and chunk is not None:
         # Chunks of the source are decoded once, if that does not take too much memory.
         joint = tuple(math.lcm(u, c) for u, c in zip(unit, chunk, strict=True))
@@ -310,6 +317,11 @@ def _grown(unit: Shape, shape: Shape, itemsize: int, above: PlannedGrid | None) 
         if not can:
             return tuple(lengths)
         lengths[max(can, key=lambda d: (most[d] / lengths[d], d))] *= 2
+
+
+def _itemsize(source: LevelSource, target: Array | None) -> int:
+    # Packed numbers state a smaller one than that of the elements which they give.
+    return int((source.array if target is None else target).dtype.itemsize)
 
 
 def _threads(grids: Sequence[PlannedGrid], itemsize: int, budget_bytes: int) -> int:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ...documents.json import quote
-from ...errors import ArgumentError
+from ...errors import ArgumentError, UnsupportedError
 from ...metadata.to_documents import plain, plain_value
 from ..image import Image
 from ..metadata.documents import to_attributes
@@ -116,6 +116,12 @@ def _move(image: Image, document: dict[str, Any], scale: Any, translation: Any) 
 
     Transformations of the whole image become part of each level's.
     """
+    if image.multiscale.coordinate_systems:
+        raise UnsupportedError(
+            f"{place(image.group)} has coordinate systems with names, which gzarr does not change; change them with "
+            "the program that wrote the image",
+            json_path="$..multiscales[*].coordinateTransformations",
+        )
     first = image.grid(0)
     own = describe(
         image.ndim,
@@ -151,7 +157,8 @@ def _omero(image: Image, given: Any) -> dict[str, Any]:
         wanted = [
             replace(old, label=new) if isinstance(new, str) else new for old, new in zip(known, wanted, strict=True)
         ]
-    description = Description(image.axis_details, image.scale, image.translation)
+    # Places are of no account for that, and some images have none.
+    description = Description(image.axis_details, (1.0,) * image.ndim, (0.0,) * image.ndim)
     omero = omero_of(wanted, description, image.shape, image.dtype)
     if image.dtype.kind == "f" and any(isinstance(channel, str) for channel in wanted):
         # Floats have no range of their own, so it takes a look at what is there.

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ...codecs.choice import AUTO
 from ...documents.json import quote
 from ...errors import ArgumentError, GzarrError, NodeNotFoundError
+from ...flags import check_flags
 from ...hierarchy.create import create_group
 from ...hierarchy.open import open_array, open_group
 from ...nodes.change import writable
 from ...stores.base import flushing
 from ...stores.keys import join_path, normalize_path
-from ..metadata.model import ImageLabel
+from ..metadata.model import ImageLabel, UnknownTransform
+from ..metadata.named import transforms_along
+from ..metadata.plates import node_path
 from .arguments import check_version, label_colors
 from .building import DEFAULT_BUDGET_BYTES
 from .documents import list_in, root_of, with_root
@@ -224,17 +228,29 @@ def create_labels(  # noqa: PLR0913
         raise ArgumentError(f"{wrong}= is not for labels: they have the levels of the image")
     if not name or normalize_path(name) != name or "/" in name:
         raise ArgumentError(f"labels need a name without slashes, not {quote(name)}")
-    _, shape, dtype = elements_of(data, arguments.get("shape"), arguments.get("dtype"))
+    source, shape, dtype = elements_of(data, arguments.get("shape"), arguments.get("dtype"))
     if dtype.kind not in "iu":
         raise ArgumentError(f"labels are integers, not {dtype}")
+    check_flags(lock=lock)
     image = open_group(store, path=path, mode="r+", storage_options=storage_options)
     target = writable(image.store, image.name)
     found, version = image_of(image)
-    own = _fitting(described_by(found), axes, shape)
+    # What is not a scale and a translation, or has names, holds for the labels as well.
+    is_kept = bool(found.coordinate_systems) or any(isinstance(one, UnknownTransform) for one in found.transforms)
+    own = _fitting(described_by(replace(found, transforms=()) if is_kept else found), axes, shape)
     _check_shape(image, found, own, shape)
     if data is not None:
         # The specification wants as many levels as the image has.
         arguments = {**arguments, "factors": factors_of(found, own.axes, lengths=lengths_in(image), same_lengths=True)}
+    transforms: list[Any] = []
+    if is_kept:
+        if scale is not None or translation is not None:
+            raise ArgumentError(
+                "scale= and translation= are not for labels of an image with coordinate systems, or with a "
+                "transformation that is not a scale and a translation: they get those of the image"
+            )
+        whole = root_of(image.attrs, version)["multiscales"][0]["coordinateTransformations"]
+        transforms = transforms_along(whole, [axis.name for axis in found.axes or ()], own.names)
     labels_path = join_path(image.path, "labels")
     wanted = ImageArguments(
         path=join_path(labels_path, name),
@@ -246,13 +262,14 @@ def create_labels(  # noqa: PLR0913
         overwrite=overwrite,
         **arguments,
     )
-    planned = NewImage(target, data, wanted, image_label=ImageLabel(colors=label_colors(colors), source="../../"))
-    place: int | None = None
+    image_label = ImageLabel(colors=label_colors(colors), source="../../")
+    planned = NewImage(target, source, wanted, image_label=image_label, transforms=transforms)
+    old: tuple[int, str] | None = None
 
     def claim(attributes: Mapping[str, Any]) -> Group:
-        nonlocal place
+        nonlocal old
         # Labels that are listed and not complete would be in the way of whoever uses the labels of the image.
-        place = _unlist(target, labels_path, name, version, lock=lock) if overwrite else None
+        old = _unlist(target, labels_path, name, version, lock=lock) if overwrite else None
         try:
             return create_group(
                 target,
@@ -264,13 +281,13 @@ def create_labels(  # noqa: PLR0913
         except BaseException:
             # What is said is why they could not be erased.
             with contextlib.suppress(GzarrError):
-                if place is not None and has_image(target, wanted.path):
-                    _list(target, labels_path, name, version, place, lock=lock)
+                if old is not None and has_image(target, wanted.path):
+                    _list(target, labels_path, name, version, old, lock=lock)
             raise
 
     with flushing(store, target):
         created = planned.write(claim)
-        _list(target, labels_path, name, version, place, lock=lock)
+        _list(target, labels_path, name, version, old, lock=lock)
     return created
 
 
@@ -299,39 +316,48 @@ def check_names(function: str, names: Iterable[str], known: Iterable[str]) -> No
         raise TypeError(f"{function}() missing 1 required keyword-only argument: 'axes'")
 
 
-def _list(store: Any, path: str, name: str, version: Written, place: int | None, *, lock: bool) -> None:
-    """Add a name to the list of labels of an image, in some place or at the end."""
+def _list(store: Any, path: str, name: str, version: Written, old: tuple[int, str] | None, *, lock: bool) -> None:
+    """Add a name to the list of labels of an image, in the place and the spelling that it had, or at the end."""
 
     def listing(found: dict[str, Any]) -> dict[str, Any]:
         root = root_of(found, version)
         listed = list_in(root, "labels")
-        if name in listed:
+        if name in map(_plain, listed):
             return found
-        listed.insert(len(listed) if place is None else place, name)
+        listed.insert(*(old or (len(listed), name)))
         return with_root(found, {**root, "labels": listed}, version)
 
     open_group(store, path=path, mode="r+").attrs.change(listing, lock=lock)
 
 
-def _unlist(store: Any, path: str, name: str, version: Written, *, lock: bool) -> int | None:
-    """Take a name off the list of labels of an image; return the place that it had, or None if it had none."""
+def _unlist(store: Any, path: str, name: str, version: Written, *, lock: bool) -> tuple[int, str] | None:
+    """Take a name off the list of labels of an image; return its place and its spelling, None if it is not there."""
     try:
         group = open_group(store, path=path, mode="r+")
     except NodeNotFoundError:
         return None
-    place: int | None = None
+    old: tuple[int, str] | None = None
 
     def shortened(found: dict[str, Any]) -> dict[str, Any]:
-        nonlocal place
+        nonlocal old
+        old = None
         root = root_of(found, version)
         listed = list_in(root, "labels")
-        if name not in listed:
+        plain = [_plain(one) for one in listed]
+        if name not in plain:
             return found
-        place = listed.index(name)
-        return with_root(found, {**root, "labels": [other for other in listed if other != name]}, version)
+        place = plain.index(name)
+        old = place, listed[place]
+        others = [one for one, other in zip(listed, plain, strict=True) if other != name]
+        return with_root(found, {**root, "labels": others}, version)
 
     group.attrs.change(shortened, lock=lock)
-    return place
+    return old
+
+
+def _plain(listed: Any) -> Any:
+    """Return an item of a list of labels for comparison with names."""
+    return node_path(listed) if isinstance(listed, str) else None
 
 
 def _fitting(image: Description, axes: Any, shape: Shape) -> Description:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from ...documents.json import quote
-from ...errors import ArgumentError, MetadataError, NodeNotFoundError, NodeTypeError
+from ...errors import ArgumentError, MetadataError, NodeNotFoundError, NodeTypeError, UnsupportedError
 from ...hierarchy.open import open_group
 from ..image import Image
-from ..levels import LevelGrid, grid_of
+from ..levels import LevelGrid, grid_of, in_image
 from ..metadata.documents import MEMBERS
 from ..metadata.model import Axis, Identity, Scale, Translation
 from ..metadata.parse import parse
@@ -84,6 +83,10 @@ def described_by(image: Multiscale) -> Description:
     # Of a document that says nothing, levels are where Image says that they are.
     nowhere = LevelGrid((1.0,) * len(image.axes), (0.0,) * len(image.axes))
     grid = _place_of(image, 0) or nowhere
+    try:
+        grid = in_image(grid, image, image.name or "the image")
+    except UnsupportedError as error:
+        raise ArgumentError(error.message) from error
     return Description(image.axes, grid.scale, grid.translation)
 
 
@@ -106,9 +109,12 @@ def along(own: Description, axes: Any) -> Description:
 
 
 def _place_of(image: Multiscale, level: int) -> LevelGrid | None:
-    """Return where the elements of a level are; None if the document does not say."""
+    """Return where the elements of a level are without the transformations of the whole image.
+
+    None if the document does not say. What holds for all levels alike changes no factor.
+    """
     assert image.axes is not None
-    for transform in (*image.datasets[level].transforms, *image.transforms):
+    for transform in image.datasets[level].transforms:
         if not isinstance(transform, Scale | Translation | Identity):
             raise ArgumentError(
                 f"levels cannot be added to an image with a transformation of type {quote(transform.type)}"
@@ -160,9 +166,7 @@ def factors_of(
     assert image.axes is not None
     wanted = {axis.name if isinstance(axis, Axis) else axis for axis in (image.axes if axes is None else axes)}
     names = [axis.name for axis in image.axes]
-    # What holds for all levels alike changes no factor.
-    own = replace(image, transforms=())
-    grids = [_place_of(own, level) for level in range(len(image.datasets))]
+    grids = [_place_of(image, level) for level in range(len(image.datasets))]
     found = []
     for level, (before, grid) in enumerate(itertools.pairwise(grids), 1):
         ratios: list[float | None] = [None] * len(names)

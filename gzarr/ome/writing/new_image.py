@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from ...arrays.array import Array
+from ...arrays.elements import with_type
 from ...arrays.not_arrays import refuse_mappings
+from ...arrays.read_options import check_budget
 from ...arrays.view import ArrayView
 from ...codecs.choice import AUTO
 from ...documents.json import quote
 from ...dtypes.masks import refuse_masked
 from ...engines.cuda.devices import current
 from ...errors import ArgumentError
+from ...flags import check_flags
 from ...hierarchy.create import create_group
 from ...metadata.to_documents import check_shape
 from ...nodes.change import writable
@@ -24,10 +27,14 @@ from ...stores.aliases import check_not_overwritten
 from ...stores.base import flushing
 from ...stores.keys import join_path, normalize_path
 from ...stores.resolve import as_store
+from ..collection import Collection
 from ..image import Image, Level
+from ..labels import Labels
 from ..metadata.documents import to_attributes
 from ..metadata.model import Multiscale, OmeMetadata
 from ..metadata.parse import parse
+from ..plate import Plate, Well
+from ..scene import Scene
 from .arguments import check_version, checked_attributes, describe, omero_of, shown
 from .building import DEFAULT_BUDGET_BYTES
 from .downsample import check_method
@@ -36,13 +43,22 @@ from .new_levels import LevelLayout, LevelWork, check_layout, chosen_chunks, dat
 from .plan import plan_levels
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from ...hierarchy.group import Group
     from ...stores.resolve import StoreLike
     from ..metadata.model import ImageLabel
     from .arguments import Written
     from .plan import Shape
+
+#: What holds images, and how one of them is taken.
+_OF_IMAGES: Final[dict[type, str]] = {
+    Well: "well[0]",
+    Plate: "plate['A/1'][0]",
+    Collection: "collection[0]",
+    Labels: "labels['nuclei']",
+    Scene: "scene['image']",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,6 +86,10 @@ class ImageArguments:
     progress: bool = True
     storage_options: Mapping[str, Any] | None = None
 
+    def __post_init__(self) -> None:
+        check_flags(overwrite=self.overwrite, progress=self.progress)
+        check_budget(self.budget_bytes)
+
 
 class NewImage:
     """An image that is checked, and not written yet.
@@ -82,6 +102,8 @@ class NewImage:
         The other arguments.
     image_label
         What makes it a label image; None if it is none.
+    transforms
+        Transformations of the whole image, as a document has them; they are not checked.
 
     Raises
     ------
@@ -90,10 +112,17 @@ class NewImage:
     """
 
     def __init__(
-        self, store: StoreLike, data: Any, wanted: ImageArguments, *, image_label: ImageLabel | None = None
+        self,
+        store: StoreLike,
+        data: Any,
+        wanted: ImageArguments,
+        *,
+        image_label: ImageLabel | None = None,
+        transforms: Sequence[Any] = (),
     ) -> None:
         self._given = store
         self._wanted = wanted
+        self._transforms = list(transforms)
         zarr_format = check_version(wanted.version)
         self._source, shape, self._dtype = elements_of(data, wanted.shape, wanted.dtype)
         is_auto = isinstance(wanted.levels, str) and wanted.levels == AUTO
@@ -172,7 +201,11 @@ class NewImage:
                 smallest = others[-1] if others else first
                 omero = shown(metadata.omero, self._channels, self._description, smallest)
                 metadata = replace(metadata, omero=omero)
-            group.attrs.update(to_attributes(metadata, wanted.version))
+            attributes = to_attributes(metadata, wanted.version)
+            if self._transforms:
+                image = attributes.get("ome", attributes)["multiscales"][0]
+                image["coordinateTransformations"] = self._transforms
+            group.attrs.update(attributes)
         return Image(group, parse(group.attrs))
 
     def _created(self, attributes: Mapping[str, Any]) -> Group:
@@ -203,9 +236,11 @@ def elements_of(data: Any, shape: Any, dtype: Any) -> tuple[Any, Shape, np.dtype
         except ValueError as error:
             raise ArgumentError(f"data= cannot be made an array: {error}") from error
     try:
-        own = np.dtype(data.dtype)
+        np.dtype(data.dtype)
     except TypeError as error:
         raise ArgumentError(f"data has elements of type {data.dtype}, which NumPy does not have") from error
+    # Some state another type than that of their elements.
+    data, own = with_type(data, "data")
     return data, check_shape(tuple(data.shape)), own.newbyteorder("=")
 
 
@@ -222,7 +257,7 @@ def array_given(data: Any, what: str) -> Any:
     Raises
     ------
     ArgumentError
-        If it is a path or a URL.
+        If it is a path or a URL, or holds several images.
     NodeNotFoundError, NodeTypeError, MetadataError, StoreError
         If level 0 of an image cannot be opened.
     """
@@ -230,6 +265,12 @@ def array_given(data: Any, what: str) -> Any:
         return data.level(0)
     if isinstance(data, Level):
         return data.array
+    for kind, example in _OF_IMAGES.items():
+        if isinstance(data, kind):
+            raise ArgumentError(
+                f"{what} must be the elements of one image, not a {kind.__name__}: pass one of its images, such as "
+                f"{example}"
+            )
     if isinstance(data, str | os.PathLike):
         raise ArgumentError(
             f"{what} must be elements, not a path or URL, {quote(str(data))}: open what is there with "

@@ -10,15 +10,18 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ...documents.json import quote
 from ...errors import ArgumentError, GzarrError, NodeTypeError
+from ...flags import check_flags, flag
 from ...hierarchy.create import create_group
 from ...hierarchy.open import open_group
+from ...metadata.to_documents import plain_changed
 from ...nodes.change import writable
 from ...stores.base import flushing
 from ...stores.keys import join_path
 from ..metadata.documents import to_attributes
 from ..metadata.model import Acquisition, FieldEntry, OmeMetadata, PlateMetadata, WellEntry, WellMetadata
 from ..metadata.parse import parse
-from ..nodes import NEW_PLATE, parsed
+from ..metadata.plates import node_path
+from ..nodes import NEW_PLATE, NEW_WELL, parsed
 from ..plate import Plate
 from .arguments import check_version, checked_attributes
 from .creating import check_names
@@ -39,13 +42,6 @@ _NAME = re.compile("[A-Za-z0-9]+")
 
 #: Members of the entries of fields that gzarr knows.
 _OF_FIELD: Final = ("path", "acquisition")
-
-
-class _Removed(NamedTuple):
-    """An entry that was taken out of a list, and the place that it had."""
-
-    place: int
-    entry: dict[str, Any]
 
 
 def create_plate(  # noqa: PLR0913
@@ -164,6 +160,7 @@ def create_field(  # noqa: PLR0913
         As for :func:`gzarr.ome.create`.
     """
     check_names("create_field", arguments, known=ImageArguments.__dataclass_fields__)
+    check_flags(lock=lock)
     group = open_group(store, path=path, mode="r+", storage_options=storage_options)
     target = writable(group.store, group.name)
     metadata = parsed(group.attrs, group.zarr_format)
@@ -184,11 +181,14 @@ def create_field(  # noqa: PLR0913
         raise ArgumentError(f"names of fields have letters and digits only, not {quote(chosen)}")
     zarr_format = check_version(version)
     entry = WellEntry(well, plate.rows.index(row), plate.columns.index(str(column)))
+    overwrite = flag("overwrite", arguments.get("overwrite", False)) and chosen is not None
+    place = {"path": join_path(well_path, chosen or "0"), "version": version, "overwrite": overwrite}
+    planned = NewImage(target, data, ImageArguments(**{**arguments, **place}))
     lists = _Lists(group, target, entry, version, lock=lock)
+    taken = lists.check(chosen)
 
     def claim(attributes: Mapping[str, Any]) -> Group:
         """Create the group of the image: of a number that is free, others may have begun images."""
-        taken = {entry.path for entry in _fields(group, well)}
         while True:
             name = _free(taken) if chosen is None else chosen
             try:
@@ -218,9 +218,6 @@ def create_field(  # noqa: PLR0913
                     lists.add(old)
             raise
 
-    overwrite = bool(arguments.get("overwrite", False)) and chosen is not None
-    place = {"path": join_path(well_path, chosen or "0"), "version": version, "overwrite": overwrite}
-    planned = NewImage(target, data, ImageArguments(**{**arguments, **place}))
     with flushing(store, target):
         image = planned.write(claim_again if overwrite else claim)
         numbered = {} if acquisition is None else {"acquisition": acquisition}
@@ -228,102 +225,107 @@ def create_field(  # noqa: PLR0913
     return image
 
 
+class _List(NamedTuple):
+    """Where a list is in a document: the part and its member, and the attribute where entries wait."""
+
+    part: str
+    member: str
+    waiting: str
+
+
+_FIELDS: Final = _List("well", "images", NEW_WELL)
+_WELLS: Final = _List("plate", "wells", NEW_PLATE)
+
+
 class _Lists:
     """The list of a well's fields, and that of a plate's wells: a field is in them while it is complete.
 
-    Only these lists change in the documents, and in an entry that is written again only what gzarr knows.
+    Only these lists change in the documents, and in an entry that is written again only what gzarr knows: entries that
+    are taken out wait in another attribute (:data:`gzarr.ome.nodes.NEW_WELL`), also for later calls.
     """
 
     def __init__(self, plate: Group, store: Store, well: WellEntry, version: Written, *, lock: bool) -> None:
         self._plate, self._store, self._well = plate, store, well
         self._version: Written = version
         self._lock = lock
-        # What was removed: a field's entry and its place, the part of a well that then had none, and that well's entry.
-        self._field: _Removed | None = None
-        self._well_part: dict[str, Any] = {}
-        self._removed_well: _Removed | None = None
+        # The places that the field and the well had in the lists, if they were taken out.
+        self._field_place: int | None = None
+        self._well_place: int | None = None
+
+    def check(self, field: str | None) -> set[str]:
+        """Return the names of the fields that the well lists, if a field can be added.
+
+        Parameters
+        ----------
+        field
+            Name of the field; None for the first number that is free.
+
+        Raises
+        ------
+        MetadataError
+            If the list of the fields cannot be read.
+        ArgumentError
+            If one of the documents could not be written: what JSON lacks (NaN) stays in them only in its place.
+        """
+        path = self._well.path
+        fields: dict[str, Any] = dict(self._plate[path].attrs) if path in self._plate else {}
+        taken = {node_path(entry.path) for entry in _listed(parse(fields))}
+        changed, count = self._with_field(fields, {"path": field or _free(taken)})
+        wells = dict(self._plate.attrs)
+        name = f"/{join_path(self._plate.path, path)}"
+        for node, new, old in ((name, changed, fields), (self._plate.name, self._with_well(wells, count), wells)):
+            try:
+                plain_changed(new, old)
+            except ArgumentError as error:
+                raise ArgumentError(f"{node!r} in {self._plate.store!r}: {error}") from error
+        return taken
 
     def add(self, field: dict[str, Any]) -> None:
         """Add the entry of a field, and its well, in the places that they had.
 
         New ones get the places where their numbers belong, or come at the end.
         """
-        version, well = self._version, self._well
         count = 0
 
         def with_field(found: dict[str, Any]) -> dict[str, Any]:
             nonlocal count
             _listed(parse(found))
-            root = root_of(found, version)
-            part = {**_versioned(version), **self._well_part, **object_in(root, "well")}
-            old, others = _split(list_in(part, "images"), field["path"])
-            removed = self._field
-            if removed is not None:
-                place, old = removed.place, old or removed.entry
-            else:
-                place = _place_among([_path(entry) for entry in others], field["path"], _number)
-            others.insert(place, {**field, **{name: value for name, value in old.items() if name not in _OF_FIELD}})
-            count = len(others)
-            return with_root(found, {**root, "well": {**part, "images": others}}, version)
+            changed, count = self._with_field(found, field)
+            return changed
 
-        def with_well(found: dict[str, Any]) -> dict[str, Any]:
-            plate, part = self._parts(found)
-            wells = list_in(part, "wells")
-            paths = [_path(entry) for entry in wells]
-            if well.path not in paths:
-                if self._removed_well is not None:
-                    place, entry = self._removed_well
-                else:
-                    places = {one.path: (one.row, one.column) for one in (*plate.wells, well)}
-                    place = _place_among(paths, well.path, places.get)
-                    entry = {"path": well.path, "rowIndex": well.row, "columnIndex": well.column}
-                wells.insert(place, entry)
-            part = {**_versioned(version), **part, "wells": wells}
-            if (plate.field_count or 0) < count:
-                part["field_count"] = count
-            others = {name: value for name, value in found.items() if name != NEW_PLATE}
-            return with_root(others, {**root_of(others, version), "plate": part}, version)
-
-        path = join_path(self._plate.path, well.path)
+        path = join_path(self._plate.path, self._well.path)
         open_group(self._store, path=path, mode="r+").attrs.change(with_field, lock=self._lock)
-        self._plate.attrs.change(with_well, lock=self._lock)
+        self._plate.attrs.change(lambda found: self._with_well(found, count), lock=self._lock)
 
     def remove(self, path: str) -> dict[str, Any] | None:
         """Remove a field, and its well if that has no other one; return the field's entry, None if it is not listed.
 
         If one of the two lists cannot be changed, both get the field back.
         """
-        version, well = self._version, self._well
-        if path not in [field.path for field in _fields(self._plate, well.path)]:
+        well = self._well
+        if path not in [node_path(field.path) for field in _fields(self._plate, well.path)]:
             return None
+        removed: dict[str, Any] | None = None
 
         def without_field(found: dict[str, Any]) -> dict[str, Any]:
-            self._field, self._well_part = None, {}
-            root = root_of(found, version)
-            part = object_in(root, "well")
-            images = list_in(part, "images")
-            entry, others = _split(images, path)
-            if not entry:
+            nonlocal removed
+            removed = None
+            entries = list_in(object_in(root_of(found, self._version), "well"), "images")
+            self._field_place = _place_of(entries, path)
+            if self._field_place is None:
                 return found
-            self._field = _Removed(images.index(entry), entry)
-            # By the specification, a well has at least one field, and a plate one well.
-            if not others:
-                self._well_part = part
-                return without(found, "well", version)
-            return with_root(found, {**root, "well": {**part, "images": others}}, version)
+            removed = entries[self._field_place]
+            return self._taken_out(found, _FIELDS, path)
 
         def without_well(found: dict[str, Any]) -> dict[str, Any]:
-            self._removed_well = None
-            _, part = self._parts(found)
-            wells = list_in(part, "wells")
-            entry, others = _split(wells, well.path)
-            if not entry or _fields(self._plate, well.path):
+            self._well_place = None
+            self._plate_of(found)
+            entries = list_in(object_in(root_of(found, self._version), "plate"), "wells")
+            place = _place_of(entries, well.path)
+            if place is None or _fields(self._plate, well.path):
                 return found
-            self._removed_well = _Removed(wells.index(entry), entry)
-            if others:
-                return with_root(found, {**root_of(found, version), "plate": {**part, "wells": others}}, version)
-            waiting = {name: value for name, value in part.items() if name != "wells"}
-            return {**without(found, "plate", version), NEW_PLATE: waiting}
+            self._well_place = place
+            return self._taken_out(found, _WELLS, well.path)
 
         well_path = join_path(self._plate.path, well.path)
         listing = open_group(self._store, path=well_path, mode="r+").attrs
@@ -332,17 +334,83 @@ class _Lists:
             self._plate.attrs.change(without_well, lock=self._lock)
         except BaseException:
             with contextlib.suppress(GzarrError):
-                if self._field is not None:
-                    self.add(self._field.entry)
+                if removed is not None:
+                    self.add(removed)
             raise
-        return None if self._field is None else self._field.entry
+        return removed
 
-    def _parts(self, found: Mapping[str, Any]) -> tuple[PlateMetadata, dict[str, Any]]:
-        """Return what attributes say of the plate, and its part of the document."""
+    def _with_field(self, found: dict[str, Any], field: dict[str, Any]) -> tuple[dict[str, Any], int]:
+        """Return the attributes of the well with the entry of a field, and how many fields it has then."""
+        old, others = self._old_entry(found, _FIELDS, field["path"])
+        listed = list_in(object_in(root_of(found, self._version), "well"), "images")
+        place = _place_of(listed, field["path"])
+        place = self._field_place if place is None else place
+        if place is None:
+            place = _place_among([_path(entry) for entry in others], field["path"], _number)
+        entry = {**field, **{name: value for name, value in old.items() if name not in _OF_FIELD}}
+        # Others may have written its path in another way.
+        entry["path"] = old.get("path", field["path"])
+        others.insert(place, entry)
+        changed = self._put_in(found, _FIELDS, field["path"], others)
+        return changed, len({node_path(one.path) for one in _listed(parse(changed))})
+
+    def _with_well(self, found: dict[str, Any], count: int) -> dict[str, Any]:
+        """Return the attributes of the plate with the entry of the well, which has some number of fields."""
+        plate, well = self._plate_of(found), self._well
+        wells = list_in(object_in(root_of(found, self._version), "plate"), "wells")
+        paths = [_path(entry) for entry in wells]
+        if well.path not in paths:
+            old, _ = self._old_entry(found, _WELLS, well.path)
+            place = self._well_place
+            if place is None:
+                places = {node_path(one.path): (one.row, one.column) for one in (*plate.wells, well)}
+                place = _place_among(paths, well.path, places.get)
+            wells.insert(place, old or {"path": well.path, "rowIndex": well.row, "columnIndex": well.column})
+        more: dict[str, Any] = {}
+        # It is the largest number of fields of all wells; a plate that has others and does not say it stays so.
+        is_known = plate.field_count is not None or all(path == well.path for path in paths)
+        if is_known and (plate.field_count or 0) < count:
+            more["field_count"] = count
+        return self._put_in(found, _WELLS, well.path, wells, **more)
+
+    def _old_entry(self, found: Mapping[str, Any], where: _List, path: str) -> tuple[dict[str, Any], list[Any]]:
+        """Return the entry of a path, listed or waiting, which is empty if there is none; and all others listed."""
+        listed = list_in(object_in(root_of(found, self._version), where.part), where.member)
+        entry, others = _split(listed, path)
+        return entry or _split(list_in(object_in(found, where.waiting), where.member), path)[0], others
+
+    def _put_in(
+        self, found: Mapping[str, Any], where: _List, path: str, entries: list[Any], **more: Any
+    ) -> dict[str, Any]:
+        """Return attributes with a list in which the entry of a path does not wait any longer."""
+        version = self._version
+        waiting = object_in(found, where.waiting)
+        still = _split(list_in(waiting, where.member), path)[1]
+        others = {name: value for name, value in found.items() if name != where.waiting}
+        root = root_of(others, version)
+        part = {**_versioned(version), **object_in(root, where.part)}
+        part = {**part, **{name: value for name, value in waiting.items() if name not in part}}
+        part = {**part, where.member: entries, **more}
+        changed = with_root(others, {**root, where.part: part}, version)
+        return {**changed, where.waiting: {where.member: still}} if still else changed
+
+    def _taken_out(self, found: Mapping[str, Any], where: _List, path: str) -> dict[str, Any]:
+        """Return attributes with a list in which the entry of a path waits; by the specification, none is empty."""
+        root = root_of(found, self._version)
+        part, waiting = object_in(root, where.part), object_in(found, where.waiting)
+        entry, others = _split(list_in(part, where.member), path)
+        entries = [*_split(list_in(waiting, where.member), path)[1], entry]
+        if not others:
+            return {**without(found, where.part, self._version), where.waiting: {**part, where.member: entries}}
+        changed = with_root(found, {**root, where.part: {**part, where.member: others}}, self._version)
+        return {**changed, where.waiting: {**waiting, where.member: entries}}
+
+    def _plate_of(self, found: Mapping[str, Any]) -> PlateMetadata:
+        """Return what attributes say of the plate."""
         metadata = parsed(found, check_version(self._version))
         if metadata.plate is None:
             raise NodeTypeError(f"{self._plate.name} in {self._plate.store!r} is not an OME-Zarr plate any longer")
-        return metadata.plate, object_in(root_of(found, self._version), "plate") or object_in(found, NEW_PLATE)
+        return metadata.plate
 
 
 def _waiting(plate: PlateMetadata) -> dict[str, Any]:
@@ -382,9 +450,13 @@ def _listed(well: OmeMetadata) -> tuple[FieldEntry, ...]:
 
 
 def _path(entry: Any) -> str:
-    """Return the path of an entry in a document; an empty one if it has none."""
+    """Return the path of an entry in a document, as nodes have it; an empty one if it has none."""
     path = entry.get("path") if isinstance(entry, dict) else None
-    return path if isinstance(path, str) else ""
+    return node_path(path) if isinstance(path, str) else ""
+
+
+def _place_of(entries: list[Any], path: str) -> int | None:
+    return next((i for i, entry in enumerate(entries) if _path(entry) == path), None)
 
 
 def _split(entries: list[Any], path: str) -> tuple[dict[str, Any], list[Any]]:

@@ -9,8 +9,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ...arrays.array import Array
+from ...arrays.read_options import check_budget
 from ...codecs.choice import AUTO
 from ...errors import ArgumentError, MetadataError, NodeNotFoundError, NodeTypeError
+from ...flags import check_flags
 from ...hierarchy.open import open as open_node
 from ...hierarchy.open import open_array, open_group
 from ...metadata.to_documents import with_dimension_names
@@ -23,6 +25,7 @@ from ...stores.places import place_of
 from ..image import Image
 from ..metadata.model import Multiscale, OmeMetadata
 from ..metadata.parse import parse
+from ..metadata.plates import node_path
 from .arguments import checked_attributes, describe
 from .building import DEFAULT_BUDGET_BYTES
 from .documents import list_in, root_of, with_root
@@ -103,6 +106,8 @@ def pyramid(  # noqa: PLR0913
     ReadOnlyError, DeviceError, StoreError, ChunkError
         As for reading and writing arrays.
     """
+    check_flags(overwrite=overwrite, progress=progress)
+    check_budget(budget_bytes)
     planned = Pyramid(
         store,
         Downsampling(levels, factors, method),
@@ -186,7 +191,12 @@ class Pyramid:
             self.group = node
             image, self._document, is_label = _old_document(node)
             # Transformations of the whole image stay, and hold for the new levels, too.
-            description, spacing = described_by(replace(image, transforms=())), described_by(image).spacing
+            description = described_by(replace(image, transforms=()))
+            try:
+                spacing = described_by(image).spacing
+            except ArgumentError:
+                # They are not a scale and a translation, or several.
+                spacing = description.spacing
             name = self._document["datasets"][0]["path"]
             self._first = open_array(node.store, path=join_path(node.path, name), mode="r+", device=device)
             if len(self._document["datasets"]) > 1 and not overwrite:
@@ -235,9 +245,9 @@ class Pyramid:
         _log.info("making %d levels of %s by %s", len(self.levels), first.name, self.method)
         store = writable(group.store, group.name)
         scales = [(1,) * first.ndim, *(level.scale for level in self.levels)]
-        names = [self._document["datasets"][0]["path"]]
+        names = [node_path(self._document["datasets"][0]["path"])]
         names += [_name_of(names[0], i) for i in range(1, len(scales))]
-        old = [entry["path"] for entry in self._document["datasets"][1:]]
+        old = [node_path(entry["path"]) for entry in self._document["datasets"][1:]]
         old += [name for name in names[1:] if name not in old and name in group]
         target = place_of(first.store, first.path)
         for name in {*names[1:], *old}:
@@ -279,7 +289,9 @@ class Pyramid:
         self._document["type"] = self.method
         self._document["metadata"] = {"method": "gzarr.ome.pyramid"}
         own, *others = found["multiscales"][0]["datasets"]
-        self._write([{**self._document["datasets"][0], **own}, *others])
+        level = self._document["datasets"][0]
+        # Others may have written its path in another way.
+        self._write([{**level, **own, "path": level["path"]}, *others])
 
     def _write(self, datasets: list[Any]) -> None:
         """Write the description of the image with some levels; all that it has besides stays as it is."""
