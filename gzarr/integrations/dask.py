@@ -26,11 +26,12 @@ from dask.utils import parse_bytes
 import gzarr
 
 from ..documents.json import quote
+from ..flags import check_flags
 from ..installing import COMMANDS
 from ..nodes.change import writable
 from ..stores.aliases import check_not_overwritten
 from . import dask_blocks
-from .dask_blocks import auto_blocks, chunks_in, first_shared, splits_chunks, stored_blocks
+from .dask_blocks import auto_blocks, check_number, chunks_in, first_shared, splits_chunks, stored_blocks
 from .dask_tasks import TaskSource, TaskTarget, check_shared, write_block
 
 if TYPE_CHECKING:
@@ -135,6 +136,7 @@ def _blocks(array: gzarr.Array | gzarr.ArrayView, chunks: Any) -> Blocks:
         if unknown := [d for d in axes if not 0 <= d < array.ndim]:
             raise gzarr.ArgumentError(f"{array.name} has {array.ndim} dimensions, so chunks cannot name {unknown[0]}")
         chunks = tuple(axes.get(d, lengths) for d, lengths in enumerate(stored or ()))
+    _check_lengths(array, chunks)
     try:
         # Without a limit: sizes in chunks set it, and dask takes its own for "auto".
         blocks: Blocks = dask.array.core.normalize_chunks(
@@ -154,6 +156,17 @@ def _blocks(array: gzarr.Array | gzarr.ArrayView, chunks: Any) -> Blocks:
             stacklevel=3,
         )
     return blocks
+
+
+def _check_lengths(array: gzarr.Array | gzarr.ArrayView, chunks: Any) -> None:
+    """Check the number of blocks that one length for a dimension makes of it: dask lists all of them at once."""
+    lengths = chunks if isinstance(chunks, (list, tuple)) else (chunks,) * array.ndim
+    if len(lengths) == array.ndim:
+        counts = [
+            -(-size // int(n)) if isinstance(n, int | np.integer) and n >= 1 else 1
+            for n, size in zip(lengths, array.shape, strict=True)
+        ]
+        check_number(array, counts)
 
 
 # -- writing
@@ -213,6 +226,7 @@ def store(
     ChunkWriteError, ChunkReadError, ChunkDecodeError, StoreError
         As for :meth:`gzarr.Array.write`, by the first task that fails.
     """
+    check_flags(rechunk=rechunk, lock=lock, compute=compute, fill_masked=fill_masked)
     several = isinstance(x, list | tuple)
     sources, targets = (list(x), list(a)) if several else ([x], [a])
     if len(sources) != len(targets):
@@ -369,6 +383,7 @@ def from_dask(  # noqa: PLR0913
     ReadOnlyError, NodeTypeError, DeviceError, StoreError, ChunkWriteError
         As for :func:`gzarr.create_array` and :func:`store`.
     """
+    check_flags(rechunk=rechunk, lock=lock, compute=compute, fill_masked=fill_masked)
     if not isinstance(x, dask.array.Array):
         raise gzarr.ArgumentError(f"from_dask takes a dask array, not {type(x).__name__}")
     if any(n != n for n in x.shape):

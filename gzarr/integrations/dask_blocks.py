@@ -56,7 +56,7 @@ def auto_blocks(array: gzarr.Array | gzarr.ArrayView, limit_bytes: int) -> Block
         shortest = min(longer, key=lambda d: (block[d], -d))
         lengths[shortest] *= 2
     merged = [axis.merged(length) for axis, length in zip(axes, lengths, strict=True)]
-    _check_number(array, [axis.count for axis in merged])
+    check_number(array, [axis.count for axis in merged])
     return tuple(axis.lengths_inside() or (0,) for axis in merged)
 
 
@@ -80,7 +80,7 @@ def _parts_of_shards(array: gzarr.Array | gzarr.ArrayView, limit: int) -> Blocks
         shortest = min(longer, key=lambda d: (lengths[d], -d))
         lengths[shortest] = following[shortest] * inner[shortest]
     axes = array.metadata.chunk_grid.axes
-    _check_number(array, [-(-axis.size // length) for axis, length in zip(axes, lengths, strict=True)])
+    check_number(array, [-(-axis.size // length) for axis, length in zip(axes, lengths, strict=True)])
     return tuple(
         tuple(
             min(length, end - at)
@@ -100,12 +100,18 @@ def stored_blocks(array: gzarr.Array | gzarr.ArrayView) -> Blocks:
     ArgumentError
         If there are too many blocks for dask.
     """
-    _check_number(array, array.metadata.grid_shape)
+    check_number(array, array.metadata.grid_shape)
     return tuple(lengths or (0,) for lengths in array.chunk_lengths)
 
 
-def _check_number(array: gzarr.Array | gzarr.ArrayView, counts: Sequence[int]) -> None:
-    """Check the number of blocks along each dimension."""
+def check_number(array: gzarr.Array | gzarr.ArrayView, counts: Sequence[int]) -> None:
+    """Check the number of blocks along each dimension.
+
+    Raises
+    ------
+    ArgumentError
+        If they are too many for dask.
+    """
     if sum(counts) > _MOST_LENGTHS:
         most = max(range(len(counts)), key=lambda d: counts[d])
         raise ArgumentError(

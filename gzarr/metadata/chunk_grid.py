@@ -29,6 +29,8 @@ BoolArray: TypeAlias = npt.NDArray[np.bool_]
 MAX_UNEVEN_CHUNKS: Final = 10_000_000
 #: Most chunks, along all dimensions together, whose lengths are listed.
 MAX_LISTED_CHUNKS: Final = 10_000_000
+#: Most chunks a run, on average, of an axis that keeps the run of each chunk: it takes no more memory than the runs.
+_CHUNKS_A_RUN: Final = 4
 _MAX_LENGTH: Final = 2**63 - 1
 
 
@@ -77,8 +79,8 @@ class ChunkAxis(ABC):
 
     @property
     @abstractmethod
-    def listing(self) -> int | list[int]:
-        """Length of all chunks, or a list of the length of each chunk."""
+    def listing(self) -> int | list[int | list[int]]:
+        """Length of all chunks, or a list as in documents: the length of a chunk, or ``[length, count]`` for a run."""
 
     @abstractmethod
     def lengths_inside(self) -> tuple[int, ...]:
@@ -119,6 +121,20 @@ class ChunkAxis(ABC):
     @abstractmethod
     def chunk_of(self, indices: IntArray) -> IntArray:
         """Return the chunk of each element."""
+
+    @abstractmethod
+    def touched(self, start: int, step: int, count: int) -> tuple[int, int]:
+        """Count the chunks with some of the elements ``start + i * step`` for ``i < count``, without listing them.
+
+        Parameters
+        ----------
+        start, step, count
+            A slice within the array; ``step`` and ``count`` are at least 1.
+
+        Returns
+        -------
+        Their number, and the sum of their full lengths.
+        """
 
     @abstractmethod
     def are_cut(self, coords: IntArray) -> BoolArray:
@@ -189,7 +205,7 @@ class RegularAxis(ChunkAxis):
         return np.zeros(1, np.int64)
 
     @property
-    def listing(self) -> int | list[int]:
+    def listing(self) -> int | list[int | list[int]]:
         """The one length."""
         return self.length
 
@@ -225,6 +241,12 @@ class RegularAxis(ChunkAxis):
     def chunk_of(self, indices: IntArray) -> IntArray:
         """Return the chunk of each element."""
         return indices // self.length
+
+    def touched(self, start: int, step: int, count: int) -> tuple[int, int]:
+        """Return how many chunks have elements of a slice, and the sum of their lengths."""
+        last = start + (count - 1) * step
+        number = count if step > self.length else last // self.length - start // self.length + 1
+        return number, number * self.length
 
     def are_cut(self, coords: IntArray) -> BoolArray:
         """Return which chunks extend beyond the array's end."""
@@ -267,6 +289,10 @@ class RectilinearAxis(ChunkAxis):
     run_counts: IntArray
     run_chunks: IntArray
     run_begins: IntArray
+    #: Where the first chunk of all would begin if it were of the run: less than 0 for many; it may wrap.
+    _run_offsets: IntArray
+    #: The run of each chunk, and of the one after the last; None if there are many chunks a run.
+    _run_of_chunk: IntArray | None
 
     is_regular: ClassVar[bool] = False
 
@@ -282,6 +308,11 @@ class RectilinearAxis(ChunkAxis):
         object.__setattr__(self, "run_counts", counts)
         object.__setattr__(self, "run_chunks", np.cumsum(counts) - counts)
         object.__setattr__(self, "run_begins", np.cumsum(lengths * counts) - lengths * counts)
+        object.__setattr__(self, "_run_offsets", self.run_begins - self.run_chunks * lengths)
+        run_of_chunk = None
+        if self.count <= _CHUNKS_A_RUN * len(counts):
+            run_of_chunk = np.append(np.repeat(np.arange(len(counts)), counts), len(counts) - 1)
+        object.__setattr__(self, "_run_of_chunk", run_of_chunk)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, RectilinearAxis):
@@ -316,14 +347,19 @@ class RectilinearAxis(ChunkAxis):
         return int(self.run_begins[-1] + self.run_lengths[-1] * self.run_counts[-1])
 
     @property
-    def listing(self) -> int | list[int]:
-        """Length of each chunk."""
-        return list(np.repeat(self.run_lengths, self.run_counts).tolist())
+    def listing(self) -> int | list[int | list[int]]:
+        """Length of each chunk, or ``[length, count]`` for several in a row."""
+        runs = zip(self.run_lengths.tolist(), self.run_counts.tolist(), strict=True)
+        return [length if count == 1 else [length, count] for length, count in runs if count]
 
     def lengths_inside(self) -> tuple[int, ...]:
         """Return the length of each chunk, cut at the array's end; 0 for chunks beyond it."""
-        begins = self.begins(np.arange(self.count + 1))
-        return tuple(np.diff(begins.clip(max=self.size)).tolist())
+        lengths = np.repeat(self.run_lengths, self.run_counts)
+        within = self.count_within(self.size)
+        lengths[within:] = 0
+        if within:
+            lengths[within - 1] = self.size - self.begin(within - 1)
+        return tuple(lengths.tolist())
 
     def length_not_multiple_of(self, unit: int) -> int | None:
         """Return the first length that is not a multiple of ``unit``, or None if all are."""
@@ -349,16 +385,33 @@ class RectilinearAxis(ChunkAxis):
     def begins(self, coords: IntArray) -> IntArray:
         """Return the starts of chunks."""
         runs = self._runs_of(coords)
-        return self.run_begins[runs] + (coords - self.run_chunks[runs]) * self.run_lengths[runs]
+        # In place: memory that is touched for the first time takes longer than the sums.
+        begins = self.run_lengths.take(runs)
+        begins *= coords
+        begins += self._run_offsets.take(runs)
+        return begins
 
     def lengths(self, coords: IntArray) -> IntArray:
         """Return the lengths of chunks."""
-        return self.run_lengths[self._runs_of(coords)]
+        return self.run_lengths.take(self._runs_of(coords))
 
     def chunk_of(self, indices: IntArray) -> IntArray:
         """Return the chunk of each element."""
         runs = self.run_begins[1:].searchsorted(indices, "right")
         return self.run_chunks[runs] + (indices - self.run_begins[runs]) // self.run_lengths[runs]
+
+    def touched(self, start: int, step: int, count: int) -> tuple[int, int]:
+        """Return how many chunks have elements of a slice, and the sum of their lengths; by runs."""
+        end = start + (count - 1) * step + 1
+        first, last = self.run_begins[1:].searchsorted([start, end - 1], "right").tolist()
+        runs = slice(first, last + 1)
+        lengths, begins = self.run_lengths[runs], self.run_begins[runs]
+        low, high = begins.clip(min=start), (begins + lengths * self.run_counts[runs]).clip(max=end)
+        # Elements of long chunks are in all of those between the first and the last; each of short ones has its own.
+        chunks = (high - 1 - begins) // lengths - (low - begins) // lengths + 1
+        elements = (high - 1 - start) // step - -(-(low - start) // step) + 1
+        touched = np.where(lengths < step, elements, chunks)
+        return int(touched.sum()), int((touched * lengths).sum())
 
     def are_cut(self, coords: IntArray) -> BoolArray:
         """Return which chunks extend beyond the array's end."""
@@ -416,6 +469,8 @@ class RectilinearAxis(ChunkAxis):
 
     def _runs_of(self, coords: IntArray) -> IntArray:
         """Return the runs of chunks."""
+        if self._run_of_chunk is not None:
+            return self._run_of_chunk.take(coords, mode="clip")
         return self.run_chunks[1:].searchsorted(coords, "right")
 
 

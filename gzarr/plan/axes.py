@@ -116,9 +116,19 @@ def uneven(start: IntArray, count: IntArray, step: int, axis: ChunkAxis) -> Know
     some = count > 0
     low = axis.chunk_of(np.where(some, start, 0))
     high = axis.chunk_of(np.where(some, start + (count - 1) * step, 0))
-    rows = np.where(some, high - low + 1, 0)
+    between = high - low + 1
+    # Of many chunks, a few elements are in few: then the chunk of each element is looked up.
+    few = some & (count < between)
+    rows = np.where(some, np.minimum(count, between), 0)
     window = np.repeat(np.arange(len(rows)), rows)
-    coord = low[window] + np.arange(len(window)) - offsets_of(rows)[window]
+    nth = np.arange(len(window)) - offsets_of(rows)[window]
+    coord = low[window] + nth
+    if few.any():
+        looked_up = few[window]
+        coord[looked_up] = axis.chunk_of((start[window] + nth * step)[looked_up])
+        # Several elements may be in one.
+        own = np.append(True, (coord[1:] != coord[:-1]) | (window[1:] != window[:-1]))
+        window, coord = window[own[: len(window)]], coord[own[: len(coord)]]
     base = axis.begins(coord) - start[window]
     first = np.maximum(-(-base // step), 0)
     end = np.minimum(-(-(base + axis.lengths(coord)) // step), count[window])
@@ -130,7 +140,7 @@ def uneven(start: IntArray, count: IntArray, step: int, axis: ChunkAxis) -> Know
 
 
 def touched(selection: Selection, d: int, axis: ChunkAxis) -> tuple[int, int]:
-    """Count the chunks that a selection without points touches along dimension ``d``, without listing them if possible.
+    """Count the chunks that a selection without points touches along dimension ``d``; those of a slice are not listed.
 
     Returns
     -------
@@ -142,13 +152,8 @@ def touched(selection: Selection, d: int, axis: ChunkAxis) -> tuple[int, int]:
         return 0, 0
     if indices is not None:
         coords = np.unique(axis.chunk_of(indices))
-    elif axis.is_regular:
-        length, last = axis.longest, start + (count - 1) * step
-        number = count if step > length else last // length - start // length + 1
-        return number, number * length
-    else:
-        coords = uneven(np.array([start]), np.array([count]), step, axis).grouped.coord
-    return len(coords), int(axis.lengths(coords).sum())
+        return len(coords), int(axis.lengths(coords).sum())
+    return axis.touched(start, step, count)
 
 
 def index_table(selections: Sequence[Selection], empty: list[bool], d: int, along: ChunkAxis) -> KnownRows:

@@ -23,6 +23,7 @@ import numpy.typing as npt
 
 from ..documents.json import quote
 from ..errors import ArgumentError, SelectionError
+from ..reasons import reason_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -403,8 +404,11 @@ def _normal_item(selection: Any, shape: tuple[int, ...], item: Any) -> Any:
         try:
             array = np.asarray(item)
         except Exception as cause:
+            reason = reason_of(cause)
+            if isinstance(cause, MemoryError):
+                reason = f"there is not enough: {reason}"
             name = type(item).__name__
-            raise _error(selection, shape, f"can't use {name!r} as an index array in host memory ({cause})") from cause
+            raise _error(selection, shape, f"can't use {name!r} as an index array in host memory ({reason})") from cause
         if array.size == 0 and array.dtype.kind == "f":
             # NumPy makes an empty list a float array.
             array = array.astype(np.int64)

@@ -145,15 +145,36 @@ def axis_of_view(axis: ChunkAxis, extent: Extent) -> ChunkAxis:
             f"a view of {extent} has parts of {high - low + 1} chunks, the first of which it cuts; there may be "
             f"{MAX_UNEVEN_CHUNKS}: begin at the first element of a chunk"
         )
-    # The number of elements before the end of each chunk.
-    chunks = np.arange(low, high + 1)
-    begins = axis.begins(chunks)
-    if step > 0:
-        ends = np.minimum(-(-(begins[1:] - start) // step), count)
-    else:
-        ends = np.minimum((start - begins[::-1]) // -step + 1, count)[:-1]
-    lengths = np.diff(np.concatenate([[0], np.maximum(ends, 0), [count]]))
-    return RectilinearAxis(count, lengths[lengths > 0].astype(np.int64))
+    lengths, counts = _parts_of_chunks(axis, low, high, min(start, last), abs(step), count)
+    if step < 0:
+        lengths, counts = lengths[::-1], counts[::-1]
+    return RectilinearAxis(count, lengths, counts)
+
+
+def _parts_of_chunks(
+    axis: ChunkAxis, low: int, high: int, first: int, step: int, count: int
+) -> tuple[IntArray, IntArray]:
+    """Return what elements ``first + i * step`` for ``i < count`` have of chunks: lengths of parts, and runs of them.
+
+    The first and the last element are in the chunks ``low`` and ``high``, which are two.
+    """
+    # Chunks between those two have equal parts in a run, unless elements divide them unevenly: these are listed.
+    begins = axis.run_chunks
+    runs = np.unique(np.concatenate([[low, low + 1, high], begins[(begins > low) & (begins < high)]]))
+    chunks = np.diff(runs, append=high + 1)
+    length = axis.lengths(runs)
+    parts = np.where((length > step) & (length % step != 0), chunks, 1)
+    owner = np.repeat(np.arange(len(runs)), parts)
+    chunk = runs[owner] + np.arange(len(owner)) - offsets_of(parts)[owner]
+    chunks, length = np.where(parts > 1, 1, chunks)[owner], length[owner]
+    # Elements before each of these runs.
+    before = np.maximum(-(-(axis.begins(chunk) - first) // step), 0)
+    inside = np.diff(before, append=count)
+    # Chunks shorter than the step have one element, or none.
+    counts = np.where(length < step, inside, chunks)
+    counts[inside == 0] = 0
+    lengths = inside // np.maximum(counts, 1)
+    return lengths[counts > 0], counts[counts > 0]
 
 
 class View:

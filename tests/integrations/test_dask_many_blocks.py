@@ -36,3 +36,11 @@ def test_longer_blocks(chunks: Any) -> None:
     array = gzarr.create_array({}, 10**18, "i1", chunks=1, device="cpu")
     array[5:9] = [1, 2, 3, 4]
     assert array.to_dask(chunks, name=False)[4:9].compute().tolist() == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("chunks", [1, (100,), [10**9], {0: 10}], ids=["length", "tuple", "list", "dict"])
+def test_blocks_of_a_given_length(chunks: Any) -> None:
+    array = gzarr.create_array({}, 10**18, "i1", chunks=10**12, device="cpu")
+    number = 10**18 // (chunks if isinstance(chunks, int) else chunks[0])
+    with pytest.raises(gzarr.ArgumentError, match=f"^/: {number} blocks along dimension 0 are too many for dask"):
+        array.to_dask(chunks, name=False)

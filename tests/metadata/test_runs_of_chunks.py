@@ -64,7 +64,8 @@ def test_runs_are_the_chunks_that_they_stand_for(of: Runs, data: st.DataObject) 
     lengths = listed(of)
     size = data.draw(st.integers(0, sum(lengths)))
     found, other = axis(size, of), RectilinearAxis(size, np.array(lengths, np.int64))
-    assert (found, hash(found), found.listing) == (other, hash(other), lengths)
+    assert (found, hash(found), found.listing) == (other, hash(other), other.listing)
+    assert [n for item in found.listing for n in ([item[0]] * item[1] if isinstance(item, list) else [item])] == lengths
     assert pickle.loads(pickle.dumps(found)) == other
     bounds = list(accumulate(lengths, initial=0))
     owner = [i for i, length in enumerate(lengths) for _ in range(length)]

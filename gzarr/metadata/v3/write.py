@@ -8,7 +8,6 @@ it.
 from __future__ import annotations
 
 import copy
-import itertools
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +23,7 @@ from ..model import data_type_json
 from .parse import plugin_of_grid
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from ...codecs.codec import Codec
     from ..chunk_grid import ChunkAxis
@@ -108,7 +107,7 @@ def _extend(chunk_shapes: list[Any], axes: Sequence[ChunkAxis]) -> None:
     for d, axis in enumerate(axes):
         lengths = chunk_shapes[d]
         if isinstance(lengths, list) and _total(lengths) != axis.end:
-            chunk_shapes[d] = _listing(axis)
+            chunk_shapes[d] = axis.listing
 
 
 def _whole(lengths: Any) -> Any:
@@ -119,23 +118,12 @@ def _total(lengths: list[Any]) -> int:
     return sum(item[0] * item[1] if isinstance(item, list) else item for item in lengths)
 
 
-def _listing(axis: ChunkAxis) -> int | list[Any]:
-    """Return the chunks along a dimension in the form of a rectilinear grid's document."""
-    return axis.listing if isinstance(axis.listing, int) else _runs(axis.listing)
-
-
 def chunk_grid(metadata: ArrayMetadata) -> dict[str, Any]:
     """Return the chunk grid in the form of a document."""
     if metadata.chunk_grid.is_regular:
         return {"name": "regular", "configuration": {"chunk_shape": list(metadata.chunk_shape)}}
-    shapes = [_listing(axis) for axis in metadata.chunk_grid.axes]
+    shapes = [axis.listing for axis in metadata.chunk_grid.axes]
     return {"name": "rectilinear", "configuration": {"kind": "inline", "chunk_shapes": shapes}}
-
-
-def _runs(lengths: Iterable[int]) -> list[Any]:
-    """Return chunk lengths with runs of equal ones as ``[length, count]``."""
-    runs = [(length, sum(1 for _ in group)) for length, group in itertools.groupby(lengths)]
-    return [length if count == 1 else [length, count] for length, count in runs]
 
 
 def _fill_value(metadata: ArrayMetadata) -> Any:
