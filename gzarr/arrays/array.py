@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, SupportsIndex, cast
 from ..dtypes.properties import is_in_cupy
 from ..engines.cuda.devices import available
 from ..errors import ArgumentError
+from ..flags import check_flags, flag
 from ..plan.selection import parse_orthogonal, parse_points
 from ..stores.same_values import have_same_values
 from . import resize
@@ -91,7 +92,9 @@ class Array(WritableArray):
         # Never used if the store is read-only.
         self._keeps_outside = False
         self._writes = Writes()
-        self._writer = Writer(metadata, cast("Store", store), path, write_empty_chunks=write_empty_chunks)
+        self._writer = Writer(
+            metadata, cast("Store", store), path, write_empty_chunks=flag("write_empty_chunks", write_empty_chunks)
+        )
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Array):
@@ -167,6 +170,7 @@ class Array(WritableArray):
             If the store fails. If it fails during erasure, the array already has its new shape.
         """
         self._check_writable()
+        check_flags(erase=erase, lock=lock)
         resize.resize(self, shape, erase=erase, lock=lock)
 
     def append(
@@ -208,6 +212,7 @@ class Array(WritableArray):
             As for :meth:`resize`.
         """
         self._check_writable()
+        check_flags(lock=lock, fill_masked=fill_masked)
         options = WriteOptions(lock=lock, fill_masked=fill_masked, budget_bytes=budget_bytes)
         return resize.append(self, value, axis, options)
 

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import contextlib
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..documents.json import quote
 from ..dtypes.masks import has_masked, refuse_masked, unmasked
+from ..dtypes.nulls import as_masked
 from ..dtypes.properties import kind_of, native
 from ..errors import ArgumentError, DeviceError
 from ..metadata.parts import MAX_NDIM
 from ..reasons import reason_of
+from .casting import cast, casts_safely, refused
 from .mixed_values import may_be_rounded, times_of, whole_numbers
 from .not_arrays import refuse_mappings, refuse_without_elements
 from .objects import ObjectType, as_objects, checked, object_type_of
@@ -26,11 +28,6 @@ if TYPE_CHECKING:
 
     from ..metadata.model import ArrayMetadata
     from .outputs import DeviceResults
-
-#: Kinds of NumPy's own numeric dtypes.
-_NUMBERS: Final = "biufc"
-#: Kinds of elements of which strings, bytes and raw bytes can be made. NumPy would also print numbers.
-_TEXT_SOURCES: Final = {"S": "S", "U": "SU", "V": "SV"}
 
 
 def as_elements(
@@ -107,7 +104,7 @@ def all_elements(
     """
     if memory is not None:
         found = [exported(value, memory, node) for value in values]
-        if all(array is not None and _casts_safely(array.dtype, dtype) for array in found):
+        if all(array is not None and casts_safely(array.dtype, dtype) for array in found):
             pairs = zip(found, shapes, strict=True)
             return [_on_device(array, dtype, shape, memory, node) for array, shape in pairs], memory
         with memory.device as device:
@@ -178,7 +175,7 @@ def as_data(
     ndim
         Number of dimensions, if known: lists nested more deeply are elements.
     fill_masked
-        Whether a masked array may be returned, whose masked elements will be filled (:func:`filled`).
+        Whether a masked array may be returned, also of nulls, whose masked elements will be filled (:func:`filled`).
 
     Raises
     ------
@@ -186,16 +183,18 @@ def as_data(
         If the value is ragged, has elements that are not of ``dtype`` or masked ones, or is not exported by its
         library.
     """
-    if not fill_masked:
-        refuse_masked(value, node)
     found = getattr(value, "dtype", None)
     if (
         isinstance(found, np.dtype)
         and getattr(value, "shape", None) is not None
         and (isinstance(value, np.ndarray) or not found.hasobject)
     ):
+        if not fill_masked:
+            refuse_masked(value, node)
         return value
-    return value if type_on_device(value) is not None else on_host(value, dtype, node, ndim)
+    if type_on_device(value) is not None:
+        return value
+    return _taken(value, dtype, node, ndim, fills=True) if fill_masked else on_host(value, dtype, node, ndim)
 
 
 def with_type(data: Any, node: str) -> tuple[Any, np.dtype[Any]]:
@@ -248,7 +247,7 @@ def exported(value: Any, memory: DeviceResults, node: str) -> Any:
         with memory.device as device:
             array = device.as_array(value, memory.stream)
         return array if array is None or dtype is None else array.view(dtype)
-    except DeviceError:
+    except (DeviceError, MemoryError):
         raise
     # Other libraries may raise anything.
     except Exception as error:
@@ -271,11 +270,11 @@ def _on_device(array: Any, dtype: np.dtype[Any], shape: tuple[int, ...], memory:
 
 def on_host(value: Any, dtype: np.dtype[Any] | None, node: str, ndim: int | None = None) -> npt.NDArray[Any]:
     """Return a value as an array in host memory, as :func:`as_data`; its dtype may differ from ``dtype``."""
-    return unmasked(_taken(value, dtype, node, ndim), node)
+    return unmasked(_taken(value, dtype, node, ndim), node, value)
 
 
 def filled(value: Any, dtype: np.dtype[Any], fill: Any, node: str, object_type: ObjectType | None = None) -> Any:
-    """Return a value with ``fill`` in place of its masked elements; any other value unchanged.
+    """Return a value with ``fill`` in place of its masked elements and nulls; any other value unchanged.
 
     Parameters
     ----------
@@ -292,7 +291,7 @@ def filled(value: Any, dtype: np.dtype[Any], fill: Any, node: str, object_type: 
     if not isinstance(value, np.ma.MaskedArray):
         if type_on_device(value) is not None or not (hasattr(value, "__array__") or _is_indexed(value)):
             return value
-        value = _taken(value, dtype, node, None)
+        value = _taken(value, dtype, node, None, fills=True)
     if not has_masked(value):
         return value
     mask, elements = np.ma.getmaskarray(value), np.array(np.ma.getdata(value))
@@ -306,8 +305,14 @@ def filled(value: Any, dtype: np.dtype[Any], fill: Any, node: str, object_type: 
     return elements
 
 
-def _taken(value: Any, dtype: np.dtype[Any] | None, node: str, ndim: int | None) -> npt.NDArray[Any]:
-    """Return a value as an array in host memory, or as a masked one."""
+def _taken(
+    value: Any, dtype: np.dtype[Any] | None, node: str, ndim: int | None, *, fills: bool = False
+) -> npt.NDArray[Any]:
+    """Return a value as an array in host memory, or as a masked one.
+
+    Nulls are masked, but not where they may be elements, among objects, unless they are to be filled.
+    """
+    objects = dtype is not None and dtype.hasobject
     try:
         if isinstance(value, np.ndarray):
             return value
@@ -329,9 +334,8 @@ def _taken(value: Any, dtype: np.dtype[Any] | None, node: str, ndim: int | None)
                 value = value.compute()
             if isinstance(value, np.ndarray):
                 return value
-            return np.asarray(value)
+            return np.asarray(value) if objects and not fills else as_masked(value)
         refuse_masked(value, node)
-        objects = dtype is not None and dtype.hasobject
         # What a field cannot hold is said there.
         refuse_mappings(value, node, objects=objects or (dtype is not None and dtype.names is not None))
         if objects:
@@ -345,6 +349,11 @@ def _taken(value: Any, dtype: np.dtype[Any] | None, node: str, ndim: int | None)
         return _guided(value, array.dtype, node) if array.dtype.kind in "Mm" else array
     except ArgumentError:
         raise
+    except MemoryError as error:
+        raise ArgumentError(
+            f"{node}: there is not enough memory for the elements of a value of type {type(value).__name__} "
+            f"({reason_of(error)}); write it in parts"
+        ) from error
     # NumPy and other array libraries may raise anything.
     except Exception as error:
         wanted = "an array" if dtype is None else f"elements of {dtype}"
@@ -530,12 +539,6 @@ def _row(item: Any, dtype: np.dtype[Any], node: str) -> npt.NDArray[Any]:
     return row.reshape(-1).astype(dtype, copy=False)
 
 
-def _casts_safely(source: np.dtype[Any], dtype: np.dtype[Any]) -> bool:
-    """Return whether all values of a dtype are elements of another one."""
-    sources = None if dtype.fields is not None else _TEXT_SOURCES.get(kind_of(dtype))
-    return (sources is None or kind_of(source) in sources) and np.can_cast(source, dtype, "safe")
-
-
 def _converted(array: npt.NDArray[Any], dtype: np.dtype[Any], node: str) -> npt.NDArray[Any]:
     """Return elements converted to a dtype; raise if one would change its value."""
     if dtype.hasobject:
@@ -547,67 +550,16 @@ def _converted(array: npt.NDArray[Any], dtype: np.dtype[Any], node: str) -> npt.
         return np.empty(array.shape, dtype)
     if dtype.fields is not None and array.dtype.fields is not None:
         return _by_field(array, dtype, node)
-    refused = ArgumentError(
-        f"{node}: elements of type {array.dtype} are not elements of {dtype}; convert them first, with .astype"
-    )
     if array.dtype.hasobject:
         if dtype.fields is not None:
             return _of_records(list(array.flat), dtype, node).reshape(array.shape)
-        return _converted(_plain(array, dtype, node, refused), dtype, node)
-    if dtype.kind in "mM" and array.dtype.kind == dtype.kind:
-        try:
-            result = array.astype(dtype, casting="same_kind")
-        except TypeError:
-            raise refused from None
-        # From NumPy 2.5 on, and where the factor between two units does not fit into 64 bits.
-        except OverflowError:
-            _check_range(array, dtype, node)
-            raise refused from None
-        # Compared after converting back: values out of a unit's range wrap, even when NumPy compares two units.
-        one_unit = "generic" in (np.datetime_data(array.dtype)[0], np.datetime_data(dtype)[0])
-        _check_same(array, result if one_unit else result.astype(array.dtype), dtype, node)
-        return result
-    if _casts_safely(array.dtype, dtype):
-        return _decoded(array, dtype, node) if dtype.kind == "U" else array.astype(dtype)
-    if array.dtype.kind in "SU" and dtype.kind == array.dtype.kind:
-        result = array.astype(dtype)
-        _check_same(array, result, dtype, node, "it is longer than the array's elements")
-        return result
-    here, there = kind_of(array.dtype), kind_of(dtype)
-    if here not in _NUMBERS or there not in _NUMBERS:
-        raise refused
-    if array.dtype.kind not in _NUMBERS:
-        # NumPy's own dtypes hold all numbers of ml_dtypes, and can be compared with each other.
-        return _converted(array.astype({"i": "i8", "u": "u8", "f": "f8", "c": "c16"}[here]), dtype, node)
-    if here == "c" and there != "c":
-        if (array.imag != 0).any():
-            wrong = array[array.imag != 0].flat[0]
-            raise ArgumentError(f"{node}: {wrong!r} cannot be stored as {dtype}: it has an imaginary part")
-        return _converted(array.real, dtype, node)
-    with np.errstate(all="ignore"):
-        result = array.astype(dtype)
-        if there in "fc":
-            # Rounding is expected of floating-point numbers; a number that becomes infinite is lost.
-            lost = np.isfinite(array) & ~np.isfinite(result)
-            if dtype.kind not in _NUMBERS:
-                lost = lost | _has_no_such(array, result)
-            if lost.any():
-                raise ArgumentError(f"{node}: {array[lost].flat[0]!r} is out of the range of {dtype}")
-        else:
-            _check_same(array, result if dtype.kind in _NUMBERS else result.astype(np.int64), dtype, node)
-    return result
+        return _converted(_plain(array, dtype, node), dtype, node)
+    return cast(array, dtype, node)
 
 
-def _decoded(array: npt.NDArray[Any], dtype: np.dtype[Any], node: str) -> npt.NDArray[Any]:
-    """Return strings, or bytes of ASCII, as strings."""
-    try:
-        return array.astype(dtype)
-    except UnicodeDecodeError:
-        wrong = next(item for item in array.ravel().tolist() if not item.isascii())
-        raise ArgumentError(
-            f"{node}: {quote(wrong)} cannot be stored as {dtype}: it is not ASCII; decode it first, with "
-            "np.strings.decode"
-        ) from None
+def _have_zones(array: npt.NDArray[Any]) -> bool:
+    """Return whether moments among objects have a time zone, for which NumPy would take UTC."""
+    return any(getattr(item, "tzinfo", None) is not None for item in array.flat)
 
 
 def _check_texts(items: npt.NDArray[Any], dtype: np.dtype[Any], node: str) -> None:
@@ -617,7 +569,7 @@ def _check_texts(items: npt.NDArray[Any], dtype: np.dtype[Any], node: str) -> No
             raise ArgumentError(f"{node}: {quote(item)} is not an element of {dtype}")
 
 
-def _plain(array: npt.NDArray[Any], dtype: np.dtype[Any], node: str, refused: ArgumentError) -> npt.NDArray[Any]:
+def _plain(array: npt.NDArray[Any], dtype: np.dtype[Any], node: str) -> npt.NDArray[Any]:
     """Return objects as elements of the dtype that NumPy infers."""
     if dtype.kind in "SU":
         _check_texts(array, dtype, node)
@@ -625,17 +577,18 @@ def _plain(array: npt.NDArray[Any], dtype: np.dtype[Any], node: str, refused: Ar
         plain = np.asarray(array.tolist())
     # Objects may raise anything when NumPy inspects them.
     except Exception:
-        raise refused from None
+        raise refused(array, dtype, node) from None
     if plain.shape != array.shape:
-        raise refused
-    if plain.dtype.kind in "mM" and plain.dtype.kind == dtype.kind:
+        raise refused(array, dtype, node)
+    if dtype.kind in "mM" and (plain.dtype.kind == dtype.kind or (plain.dtype.hasobject and not _have_zones(array))):
         times = times_of(array.tolist(), dtype, partial(_converted, dtype=dtype, node=node))
-        return plain if times is None else times
+        if times is not None:
+            return times
     if not plain.dtype.hasobject:
         return whole_numbers(array, plain, dtype, node) if may_be_rounded(plain, dtype) else plain
     large = [item for item in array.flat if type(item) is int and not -(2**63) <= item < 2**64]
     if not large or not all(type(item) in (int, float, bool) for item in array.flat):
-        raise refused
+        raise refused(array, dtype, node)
     # Integers that no NumPy integer type holds; floating-point types round them like any other number.
     try:
         if kind_of(dtype) in "fc":
@@ -643,43 +596,3 @@ def _plain(array: npt.NDArray[Any], dtype: np.dtype[Any], node: str, refused: Ar
     except OverflowError:
         pass
     raise ArgumentError(f"{node}: {quote(large[0])} is out of the range of {dtype}") from None
-
-
-def _has_no_such(array: npt.NDArray[Any], result: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-    """Return where a type of ml_dtypes replaced a value that it lacks: an infinity, NaN, a negative number."""
-    lost = (np.isfinite(array) != np.isfinite(result)) | (np.isnan(array) != np.isnan(result))
-    if not np.isnan(np.array(np.nan).astype(result.dtype)):
-        import ml_dtypes
-
-        # Types without NaN stop at their largest number.
-        lost |= np.abs(array) > float(ml_dtypes.finfo(result.dtype).max)
-    return np.asarray(lost)
-
-
-def _check_range(array: npt.NDArray[Any], dtype: np.dtype[Any], node: str) -> None:
-    """Raise if a date, time or duration is out of the range of a dtype with a smaller unit."""
-    with contextlib.suppress(OverflowError):
-        most = np.array(2**63 - 1, np.int64).view(dtype.newbyteorder("=")).astype(array.dtype).astype(np.int64)
-        outside = (np.abs(array.astype(np.int64)) > most) & ~np.isnat(array)
-        if outside.any():
-            raise ArgumentError(f"{node}: {array[outside].flat[0]!r} cannot be stored as {dtype}: out of its range")
-
-
-def _check_same(
-    array: npt.NDArray[Any],
-    result: npt.NDArray[Any],
-    dtype: np.dtype[Any],
-    node: str,
-    reason: str = "it is not one of its elements",
-) -> None:
-    """Raise if a conversion to ``dtype`` changed the value of an element."""
-    with np.errstate(all="ignore"):
-        equal = np.asarray(array == result)
-        if array.dtype.kind in "ui" and result.dtype.kind in "ui":
-            # NumPy may compare signed with unsigned integers as floating-point numbers, or wrap them.
-            equal &= (array < 0) == (result < 0)
-        if array.dtype.kind in "mM":
-            equal |= np.isnat(array) & np.isnat(result)
-    if not equal.all():
-        wrong = np.atleast_1d(array)[np.atleast_1d(~equal)].flat[0]
-        raise ArgumentError(f"{node}: {wrong!r} cannot be stored as {dtype}: {reason}")

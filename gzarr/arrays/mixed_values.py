@@ -9,6 +9,7 @@ import numpy as np
 from ..documents.json import quote
 from ..dtypes.properties import kind_of
 from ..errors import ArgumentError
+from ..integers import is_integer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -39,7 +40,7 @@ def whole_numbers(
     for item in items.flat:
         number = item.real if isinstance(item, complex | np.complexfloating) and not item.imag else item
         is_float = isinstance(number, float | np.floating)
-        if not (number.is_integer() if is_float else isinstance(number, int | np.integer | np.bool_)):
+        if not (number.is_integer() if is_float else is_integer(number) or isinstance(number, np.bool_)):
             # Refused for this one.
             return array
         numbers.append(int(number))

@@ -7,11 +7,27 @@ from typing import Any, Final
 
 import numpy as np
 
+from ..dtypes.nulls import columns_of
 from ..errors import ArgumentError
 from .mixed_values import may_be_rounded
 
 # The most dimensions that NumPy gives nested lists.
 _MAX_DEPTH: Final = 64
+# Classes of gzarr.ome, and what to pass instead.
+_OF_IMAGES: Final = {
+    "Image": "an Image is no array; pass the array of one of its levels, such as image.level(0)",
+    "Level": "a Level is no array; pass its array, level.array",
+    **{
+        name: f"a {name} is no array; pass the array of a level of one of its images, such as {example}.level(0)"
+        for name, example in {
+            "Well": "well[0]",
+            "Plate": "plate['A/1'][0]",
+            "Collection": "collection[0]",
+            "Labels": "labels['nuclei']",
+            "Scene": "scene['image']",
+        }.items()
+    },
+}
 # What has one of these makes an array itself.
 _PROTOCOLS: Final = ("__array__", "__dlpack__", "__array_interface__")
 
@@ -43,11 +59,10 @@ def refuse_mappings(value: object, node: str, *, objects: bool) -> None:
                 f"{node}: a {kind.__name__} is no array; to copy a group with everything below it, use "
                 "gzarr.copy(group, store, dest_path=...)"
             )
-        # Images of gzarr.ome, which stands above.
-        if hasattr(kind, "levels") and hasattr(kind, "level"):
-            raise ArgumentError(
-                f"{node}: an {kind.__name__} is no array; pass the array of one of its levels, such as image.level(0)"
-            )
+        # Of gzarr.ome, which stands above.
+        for base in kind.__mro__:
+            if base.__name__ in _OF_IMAGES and base.__module__.startswith("gzarr.ome."):
+                raise ArgumentError(f"{node}: {_OF_IMAGES[base.__name__]}")
         if objects or not issubclass(kind, Mapping):
             continue
         raise ArgumentError(
@@ -72,7 +87,7 @@ def refuse_without_elements(value: Any, node: str) -> None:
 
 
 def refuse_tables(value: Any, array: Any, node: str) -> None:
-    """Refuse a table (a pandas DataFrame) whose columns have no type in common that holds all of their elements.
+    """Refuse a table (a DataFrame, for example) whose columns have no type in common that holds all of their elements.
 
     Parameters
     ----------
@@ -86,14 +101,18 @@ def refuse_tables(value: Any, array: Any, node: str) -> None:
     ArgumentError
         If elements of several types would be Python objects, or integers may have been rounded.
     """
-    dtypes = getattr(value, "dtypes", None)
-    if dtypes is None or not hasattr(value, "columns") or not isinstance(array, np.ndarray):
+    if not hasattr(value, "columns") or not isinstance(array, np.ndarray):
         return
+    # Those of NumPy are known without looking into columns.
+    dtypes = list(getattr(value, "dtypes", ()))
+    if not all(isinstance(one, np.dtype) for one in dtypes) or not dtypes:
+        dtypes = [np.asarray(column[:0]).dtype for column in columns_of(value) or ()]
     are_objects = array.dtype.hasobject and {type(item) for item in array.flat} not in ({str}, {bytes}, set())
-    if are_objects or any(isinstance(one, np.dtype) and may_be_rounded(array, one) for one in dtypes):
+    if (are_objects and dtypes) or any(may_be_rounded(array, one) for one in dtypes):
+        names = "column_names" if hasattr(value, "column_names") else "columns"
         raise ArgumentError(
             f"{node}: the columns of a {type(value).__name__} of several types are not one array; store each as an "
-            "array of a group: gzarr.save(store, named={name: table[name] for name in table.columns})"
+            f"array of a group: gzarr.save(store, named={{name: table[name] for name in table.{names}}})"
         )
 
 

@@ -16,6 +16,7 @@ from ..documents.json import MAX_DEPTH, quote
 from ..dtypes.masks import unmasked
 from ..errors import ArgumentError
 from ..metadata.to_documents import plain_value
+from .object_advice import is_missing, missing_text
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -343,9 +344,10 @@ def _texts(
     for item in () if plain else found:
         # The value that unwritten elements are read as can also be written.
         if not isinstance(item, kind) and not (object_type.unset and type(item) is int and item == 0):
+            advice = f"; {missing_text(kind)}" if is_missing(item) else ""
             raise ArgumentError(
                 f"{node}: {quote(item)} cannot be stored: elements are of type {kind.__name__}, "
-                f"not {type(item).__name__}"
+                f"not {type(item).__name__}{advice}"
             )
     if not plain:
         # Codecs refuse subclasses, and their str() may return anything; a slice has the base class.

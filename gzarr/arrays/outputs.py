@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -122,13 +123,25 @@ def output(memory: Results, out: Any, shape: tuple[int, ...], dtype: np.dtype[An
         # A wrong setting, not a lack of memory.
         raise
     except (MemoryError, ValueError) as error:
-        wanted = f"a result of shape {shape}, {dtype}, takes {math.prod(shape) * dtype.itemsize} bytes"
-        if isinstance(error, MemoryError) and isinstance(memory, DeviceResults):
-            raise MemoryError(
-                f"{wanted}, more than {memory.device.name} has free ({error}); free some, for example by "
-                "gzarr.release_memory(), or read it in parts"
-            ) from error
-        raise SelectionError(f"{wanted}, more than can be allocated; read it in parts") from error
+        raise no_room(memory, shape, dtype, error) from error
+
+
+def no_room(
+    memory: Results,
+    shape: tuple[int, ...],
+    dtype: np.dtype[Any],
+    error: Exception,
+    what: str = "a result",
+    hint: str = "read it in parts",
+) -> Exception:
+    """Return the error for elements to be read that take more memory than there is, with what to do."""
+    wanted = f"{what} of shape {shape}, {dtype}, takes {math.prod(shape) * dtype.itemsize} bytes"
+    if isinstance(error, MemoryError) and isinstance(memory, DeviceResults):
+        return MemoryError(
+            f"{wanted}, more than {memory.device.name} has free ({error}); free some, for example by "
+            f"gzarr.release_memory(), or {hint}"
+        )
+    return SelectionError(f"{wanted}, more than can be allocated; {hint}")
 
 
 def _check(memory: Results, out: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
@@ -147,15 +160,28 @@ def check_elements(out: Any) -> None:
     Raises
     ------
     OutputError
-        If it is read-only, or if elements along an axis are one.
+        If it is read-only, or if elements along an axis, or along two axes, are certain to share memory.
     """
     # CuPy's arrays have no such flag: they are always writable.
     if not getattr(out.flags, "writeable", True):
         raise OutputError("out= is read-only")
-    if out.size and out.itemsize:
-        for axis, (n, stride) in enumerate(zip(out.shape, out.strides, strict=True)):
-            if n > 1 and not stride:
-                raise OutputError(
-                    f"out= has one place in memory for all elements along axis {axis}, like what broadcast_to returns; "
-                    "pass an array that has a place for each, such as out.copy()"
-                )
+    if not out.size or not out.itemsize or out.flags.c_contiguous:
+        return
+    strides = {axis: abs(out.strides[axis]) for axis, n in enumerate(out.shape) if n > 1}
+    hint = "pass an array that has a place for each, such as out.copy()"
+    for axis, stride in strides.items():
+        if not stride:
+            raise OutputError(
+                f"out= has one place in memory for all elements along axis {axis}, like what broadcast_to returns; "
+                f"{hint}"
+            )
+        if stride < out.itemsize:
+            raise OutputError(f"out= has elements along axis {axis} that share memory; {hint}")
+    for a, b in itertools.combinations(strides, 2):
+        # So many steps along one axis are as far as so many along the other.
+        common = math.gcd(strides[a], strides[b])
+        if strides[b] // common < out.shape[a] and strides[a] // common < out.shape[b]:
+            raise OutputError(
+                f"out= has one place in memory for several elements along axes {a} and {b}, like windows that overlap; "
+                f"{hint}"
+            )

@@ -16,7 +16,7 @@ from ..errors import ArgumentError, DeviceError, GzarrError, OutputError, Select
 from ..plan.selection import parse_basic, parse_many
 from ..plan.windows import parse_rows, parse_windows
 from .array_properties import ArrayProperties
-from .outputs import HOST, DeviceResults, output
+from .outputs import HOST, DeviceResults, no_room, output
 from .read_options import (
     NO_OPTIONS,
     DeviceOptions,
@@ -501,8 +501,13 @@ class ReadableArray(ArrayProperties):
                 return elements.astype(dtype, copy=False)
             result = self._output(elements.shape, dtype, out, memory)
             memory.copy(result, elements)
-        # RuntimeError is of NumPy, for times as texts.
-        except (TypeError, ValueError, RuntimeError) as error:
+        except MemoryError as error:
+            if memory is not HOST:
+                raise
+            # NumPy's own error knows the length of texts.
+            raise no_room(HOST, elements.shape, getattr(error, "dtype", dtype), error) from error
+        # RuntimeError is of NumPy, for times as texts; OverflowError, for texts of large integers.
+        except (TypeError, ValueError, OverflowError, RuntimeError) as error:
             if isinstance(error, GzarrError):
                 raise
             raise ArgumentError(f"{self.name}: elements cannot be converted to dtype={dtype}: {error}") from error

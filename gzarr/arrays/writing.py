@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from copy import copy
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 from ..engines.cuda.devices import get_device
 from ..errors import ArgumentError, ReadOnlyError, SelectionError
+from ..flags import check_flags
 from ..nodes.change import hold_documents
 from ..plan.selection import parse_basic, parse_many, parse_orthogonal
 from .elements import all_elements, as_data, filled
@@ -207,8 +209,9 @@ class WritableArray(ExportedArray):
         shape = parsed.result_shape
         if len(shape) > 1:
             value = as_data(value, self.dtype if name is None else self.dtype[name], self.name, len(shape))
-            if value.shape == (math.prod(shape),):
-                value = value.reshape(shape)
+            # Of the same elements, the selection takes another shape: not all values can be reshaped.
+            if tuple(value.shape) == (math.prod(shape),):
+                parsed = replace(parsed, result_shape=tuple(value.shape))
         self._write([parsed], [value], name)
 
     def set_mask_selection(self, mask: Any, value: Any, *, fields: Fields = None) -> None:
@@ -262,9 +265,11 @@ class WritableArray(ExportedArray):
     ) -> None:
         """Write to selections of the array as described by ``metadata``: its future metadata; None for the present."""
         lock, aligned, stream, fill_masked, budget_bytes = options
+        if not (lock is aligned is fill_masked is False):
+            check_flags(lock=lock, aligned=aligned, fill_masked=fill_masked)
         if budget_bytes is not None:
             # Here, since not every write comes to where it matters.
-            check_budget(budget_bytes)
+            budget_bytes = check_budget(budget_bytes)
         writer = self._writer if metadata is None else self._writer.with_metadata(metadata)
         metadata = writer.metadata
         dtype = metadata.dtype

@@ -41,6 +41,29 @@ def test_an_image_is_no_array(way: str) -> None:
 
 
 @pytest.mark.parametrize("way", WAYS)
+def test_what_holds_images_is_no_array(way: str) -> None:
+    store: dict[str, Any] = {}
+    gzarr.ome.create_plate(store, rows="A", columns="1")
+    gzarr.ome.create_field(store, "A", 1, DATA, axes="yx")
+    gzarr.ome.create_labels(store, "nuclei", DATA, path="A/1/0")
+    plate = gzarr.ome.open(store)
+    well = plate["A/1"]
+    labels = well[0].labels
+    for given, kind, example in (
+        (plate, "Plate", r"plate\['A/1'\]\[0\]\.level\(0\)"),
+        (well, "Well", r"well\[0\]\.level\(0\)"),
+        (labels, "Labels", r"labels\['nuclei'\]\.level\(0\)"),
+        (well[0].levels[0], "Level", r"level\.array"),
+    ):
+        with pytest.raises(ArgumentError, match=f"a {kind} is no array; .* {example}"):
+            WAYS[way](given)
+        with pytest.raises(ArgumentError, match=f"a {kind} is no array"):
+            WAYS[way]([given])
+    for array in (plate["A/1"][0].level(0), well[0].level(0), labels["nuclei"].level(0), well[0].levels[0].array):
+        np.testing.assert_array_equal(gzarr.array(array)[...], DATA)
+
+
+@pytest.mark.parametrize("way", WAYS)
 def test_a_sparse_matrix_is_no_array(way: str) -> None:
     theirs = scipy.sparse.csr_array(DATA)
     for value in (theirs, scipy.sparse.csr_matrix(DATA), gzarr.sparse.create({}, theirs)):

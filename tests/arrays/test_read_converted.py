@@ -180,6 +180,9 @@ def test_fields_and_other_types(tmp_path: Path) -> None:
     np.testing.assert_array_equal(b.read(slice(2), dtype="f8"), [1.5, 2.0])
     with pytest.raises(ArgumentError, match="cannot be converted to dtype=float64: could not convert string"):
         b.read(dtype="f8")
+    for texts in (np.array(["1", "333"]), np.array([b"1", b"333"]), np.array(["1", "333"], np.dtypes.StringDType())):
+        with pytest.raises(ArgumentError, match="cannot be converted to dtype=uint8: Python integer 333 out of bounds"):
+            gzarr.array(texts).read(dtype="u1")
 
 
 def test_names_of_types(tmp_path: Path) -> None:

@@ -150,6 +150,13 @@ def test_like_a_variable_with_masked_elements(variables: Any) -> None:
         assert gzarr.zeros_like(variables[name]).dtype == dtype
 
 
+def test_like_a_masked_array() -> None:
+    """Only its shape and type are wanted."""
+    values = np.ma.masked_array(np.arange(3, dtype="i2"), [0, 1, 0])
+    assert gzarr.zeros_like(values)[...].tolist() == [0, 0, 0]
+    assert gzarr.full_like(values, 7).dtype == "i2"
+
+
 class Proxy:
     """An array that states another type than its elements have, as those of nibabel."""
 

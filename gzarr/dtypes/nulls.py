@@ -1,0 +1,116 @@
+"""Nulls in tables and their columns, of pandas, polars or pyarrow: masks of another kind.
+
+None of these libraries is imported: a column is known by its methods.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+
+class _Methods(NamedTuple):
+    """Names of the methods of a column that tell which elements are null, leave them out, and replace them."""
+
+    nulls: str
+    others: str
+    filling: str
+
+
+_LIBRARIES: Final = (
+    # Of pandas, polars and pyarrow.
+    _Methods("isna", "dropna", "fillna"),
+    _Methods("is_null", "drop_nulls", "fill_null"),
+    _Methods("is_null", "drop_null", "fill_null"),
+)
+
+
+def way_to_fill(value: object) -> str | None:
+    """Return the call that replaces the nulls of a table or a column; None for other values."""
+    filling = next((one.filling for one in _LIBRARIES if hasattr(value, one.others)), None)
+    # Tables of pyarrow do not have it themselves.
+    return filling and f"{'value' if hasattr(value, filling) else 'column'}.{filling}(...)"
+
+
+def has_nulls(value: object) -> bool:
+    """Return whether a value in host memory is a table or a column with nulls, as :func:`as_masked` finds them."""
+    columns = columns_of(value)
+    parts = [value] if columns is None else columns
+    return any(_nulls(part) is not None and isinstance(_column(part), np.ma.MaskedArray) for part in parts)
+
+
+def as_masked(value: Any) -> npt.NDArray[Any]:
+    """Return a value with ``__array__`` as an array, masked where it is a table or a column with nulls.
+
+    Their own conversion makes NaN of nulls, and floating-point numbers of the integers beside them. NaT of dates and
+    times, and NaN where it is what a library has for nulls among floating-point numbers, are elements.
+
+    Parameters
+    ----------
+    value
+        Table, column or any other array, in host memory.
+    """
+    if hasattr(value, "dims") and hasattr(getattr(value, "dtype", None), "na_value"):
+        # xarray holds columns of pandas.
+        value = value.data
+    columns = columns_of(value)
+    if columns is None:
+        return _column(value)
+    if all(isinstance(getattr(column, "dtype", None), np.dtype) for column in columns):
+        return np.asarray(value)
+    arrays = [_column(column) for column in columns]
+    if any(isinstance(array, np.ma.MaskedArray) for array in arrays):
+        return np.asanyarray(np.ma.stack(arrays, axis=1))
+    array = np.asarray(value)
+    if array.dtype.hasobject and len({one.dtype for one in arrays}) == 1 and arrays[0].dtype.kind in "biufcmM":
+        # pandas makes objects of numbers of its own types.
+        return np.stack(arrays, axis=1)
+    return array
+
+
+def columns_of(value: Any) -> list[Any] | None:
+    """Return the columns of a table of pandas, polars or pyarrow in memory; None for anything else."""
+    if not hasattr(value, "columns") or isinstance(value, np.ndarray) or hasattr(value, "__dask_graph__"):
+        return None
+    if hasattr(value, "iloc"):
+        return [value.iloc[:, i] for i in range(value.shape[1])]
+    if hasattr(value, "get_columns"):
+        return list(value.get_columns())
+    return list(value.columns) if hasattr(value, "drop_null") else None
+
+
+def _column(column: Any) -> npt.NDArray[Any]:
+    array = np.asarray(column)
+    if array.dtype.kind in "mM":
+        return array
+    found = _nulls(column)
+    if found is None:
+        return array
+    methods, mask = found
+    others = np.asarray(getattr(column, methods.others)())
+    own = getattr(getattr(column, "dtype", None), "na_value", None)
+    if isinstance(own, float) and array.dtype.kind in "fc" and others.dtype.kind in "fc":
+        return array
+    elements = np.zeros(mask.shape, others.dtype)
+    elements[~mask] = others
+    return np.ma.MaskedArray(elements, mask)
+
+
+def _nulls(column: Any) -> tuple[_Methods, npt.NDArray[np.bool_]] | None:
+    """Return where a column is null; None if it has no nulls, or none but NaN and NaT in types of NumPy."""
+    dtype = getattr(column, "dtype", None)
+    if isinstance(dtype, np.dtype) or hasattr(column, "__dask_graph__"):
+        return None
+    methods = next((one for one in _LIBRARIES if hasattr(column, one.nulls) and hasattr(column, one.others)), None)
+    if methods is None or type(getattr(dtype, "na_value", None)).__name__ == "NaTType":
+        return None
+    # What libraries that count them know already.
+    number = getattr(column, "null_count", None)
+    if number is not None and not (number() if callable(number) else number):
+        return None
+    mask = np.asarray(getattr(column, methods.nulls)(), bool)
+    return (methods, mask) if mask.any() else None
