@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import operator
 from collections.abc import Mapping
@@ -10,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from ..documents.json import quote
-from ..errors import ArgumentError
+from ..errors import ArgumentError, SelectionError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterator
 
 #: Largest integer: what is computed of a few of them fits int64.
 MOST: Final = 2**48
@@ -45,22 +46,6 @@ def several(value: Any) -> list[Any] | None:
         return None
 
 
-def flag(name: str, value: Any) -> bool:
-    """Return a truth value."""
-    given = plain_flag(value)
-    if isinstance(given, bool):
-        return given
-    raise ArgumentError(f"{name} must be True or False, not {quote(value)}")
-
-
-def plain_flag(value: Any) -> Any:
-    """Return a truth value of NumPy, 0 or 1 as one of Python; anything else as it is."""
-    # Durations of NumPy are integers of NumPy, too.
-    is_number = isinstance(value, (np.bool_, int, np.integer)) and not isinstance(value, np.timedelta64)
-    is_flag = is_number and value in (0, 1)
-    return bool(value) if is_flag else value
-
-
 def is_one_of(value: object, choices: Collection[object]) -> bool:
     """Return whether a value is one of some strings and truth values. Arrays are not, whatever they equal."""
     return isinstance(value, (str, bool)) and value in choices
@@ -75,9 +60,26 @@ def by_name(name: str, value: Any, example: str) -> Mapping[str, Any]:
     return value
 
 
+@contextlib.contextmanager
+def fitting(what: str, hint: str) -> Iterator[None]:
+    """Say of what is read or made here that it does not fit into memory, if so, and what to do.
+
+    Raises
+    ------
+    ArgumentError
+        If it does not.
+    """
+    try:
+        yield
+    # The selection is right: it is all of an array.
+    except (MemoryError, SelectionError) as error:
+        raise ArgumentError(f"{what} takes more memory than there is; {hint}") from error
+
+
 def as_array(name: str, value: Any) -> np.ndarray[Any, np.dtype[Any]]:
     """Return what was given as an array of NumPy."""
     try:
-        return np.asarray(value)
+        with fitting(f"{name}=", "give arrays of a part, such as array.view[:10**9]"):
+            return np.asarray(value)
     except (TypeError, ValueError, OverflowError) as error:
         raise ArgumentError(f"{name}= cannot be made an array: {error}") from error

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -13,6 +12,7 @@ from ..display import readable_size
 from ..distinct import distinct
 from ..errors import ArgumentError
 from .keeping import chosen, doubled
+from .machine import memory_bytes
 from .order import EpochOrder
 from .row_sizes import cut_by_bytes
 from .row_slabs import RowSlabs
@@ -36,8 +36,6 @@ _BUSY_BYTES: Final = 32 << 20
 _PLANNING_BYTES: Final = 400
 _GROUP_BYTES: Final = 120
 _READ_BYTES: Final = 40
-# The memory of a machine that does not tell it.
-_MEMORY_BYTES: Final = 1 << 37
 # Samples of a group, in the mean, for which reading it as a whole pays.
 _LEAST_OF_A_GROUP: Final = 16
 # What is reckoned for many samples takes memory for this many at a time.
@@ -104,7 +102,7 @@ class Epoch:
 
     def _refuse(self, parts: int, nbytes: int, what: str, hint: str) -> None:
         """Refuse an epoch of so many parts that a list of them does not fit the memory."""
-        if parts * nbytes > (most := _memory_bytes()):
+        if parts * nbytes > (most := memory_bytes()):
             raise ArgumentError(
                 f"an epoch of {self.samples.count} samples has {parts} {what}, and a list of them takes "
                 f"{readable_size(parts * nbytes)}: more than the memory of this machine, {readable_size(most)}. {hint}"
@@ -409,12 +407,3 @@ class Turns:
         """As for :class:`gzarr.loader.slabs.Told`."""
         numbers = self.epoch.numbers(self.begin + begin, self.begin + end)
         return numbers, self.epoch.origins(numbers)
-
-
-def _memory_bytes() -> int:
-    """Return the memory of this machine."""
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    # Windows has no such function.
-    except (AttributeError, ValueError, OSError):
-        return _MEMORY_BYTES

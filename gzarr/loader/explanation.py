@@ -162,8 +162,7 @@ def explain(epoch: Epoch, widest: Callable[[], Epoch], held_bytes: int) -> Expla
         Most bytes of samples in memory.
     """
     count, mixing = epoch.samples.count, Mixing.of(epoch, widest)
-    decoded = amplification(epoch) if count else 1.0
-    return Explanation(count, epoch.steps(0), decoded, mixing, held_bytes, epoch.planning_bytes)
+    return Explanation(count, epoch.steps(0), amplification(epoch), mixing, held_bytes, epoch.planning_bytes)
 
 
 def amplification(epoch: Epoch) -> float:

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from ..arrays.read_options import as_dtype
-from .arguments import plain_flag, several
+from ..flags import plain_flag
+from .arguments import several
 from .order import ORDER_VERSION
 from .samplers import Sampler, is_default
 
@@ -214,6 +215,9 @@ def _meant(value: Any) -> Any:
         return str.__str__(value)
     if isinstance(value, (bool, np.bool_)):
         return bool(value)
+    # An integer to NumPy, which has a unit.
+    if isinstance(value, np.timedelta64):
+        return str(value)
     if isinstance(value, numbers.Integral):
         return int(value)
     if isinstance(value, numbers.Real):

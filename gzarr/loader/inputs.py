@@ -9,7 +9,7 @@ from ..errors import ArgumentError, MetadataError, UnsupportedError
 from ..poses.levels import chosen_level, is_image
 from ..poses.numbers_given import spacing_of
 from ..windows.columns import inputs_of, stands_for_arrays
-from ..windows.inputs import KINDS, Input, array_of, device_of
+from ..windows.inputs import KINDS, Input, array_of, device_of, opened
 
 if TYPE_CHECKING:
     from ..arrays.exporting import ExportedArray
@@ -53,7 +53,7 @@ def levels_of(
             if spacing is not None and is_image(value):
                 level = chosen_level(value, spacing, "auto")
                 known[name] = tuple(map(abs, value.grid(level).scale))
-                volume[name] = value.levels[level].array
+                volume[name] = value.level(level)
             elif is_image(value) or is_level(value):
                 known[name] = scale_of(value)
                 volume[name] = value.array if is_level(value) else value
@@ -104,14 +104,17 @@ def volumes_of(given: Inputs) -> list[dict[str, ExportedArray]]:
     NodeNotFoundError, NodeTypeError, MetadataError, StoreError, DeviceError
         If one cannot be opened.
     """
-    named = [_with_columns(volume) for volume in _named(given)]
-    known: dict[int, ExportedArray] = {}
-    device = device_of([value for volume in named for value in volume.values()])
+    named = _named(given)
+    values = [value for volume in named for value in volume.values()]
+    device = device_of(values)
+    nodes = {id(value): opened(value, device) for value in values}
+    named = [_with_columns({name: nodes[id(value)] for name, value in volume.items()}) for volume in named]
+    arrays: dict[int, ExportedArray] = {}
     for volume in named:
         for name, value in volume.items():
-            if id(value) not in known:
-                known[id(value)] = array_of(value, device, WANTED)
-            volume[name] = known[id(value)]
+            if id(value) not in arrays:
+                arrays[id(value)] = array_of(value, device, WANTED)
+            volume[name] = arrays[id(value)]
     return named
 
 

@@ -41,6 +41,8 @@ _TRIED_SAMPLES: Final = 1 << 11
 _TRIED_USES: Final = 1 << 14
 _TRIED_READS: Final = 2
 _MOST_TRIED: Final = 1 << 15
+#: Reads that have as many uses as are tried and looked at ahead: each has at least one.
+_MOST_READS: Final = 1 << 17
 #: To copy a byte costs about so much of decoding one, unless that has to be fetched from a remote store, too.
 _COPYING: Final = 0.1
 #: A read of few samples costs about so many bytes more: where windows around poses leave room for few.
@@ -296,10 +298,18 @@ class Keeping:
 
 def doubled(begin: int, end: int, first: int, most: int) -> list[int]:
     """Return the turns at which reading is cut: a first read, each twice as long as the one before, up to a longest."""
+    result = _growing(begin, end, first, most)
+    if result[-1] < end:
+        result += [*range(result[-1] + most, end, most), end]
+    return result
+
+
+def _growing(begin: int, end: int, first: int, most: int) -> list[int]:
+    """Return the turns at which those reads are cut that are shorter than the longest."""
     result, length = [begin], first
-    while result[-1] < end:
+    while length < most and result[-1] < end:
         result.append(min(result[-1] + length, end))
-        length = min(2 * length, most)
+        length *= 2
     return result
 
 
@@ -349,17 +359,22 @@ def _cost_of_all(epoch: Drawn, reads: Reads, total: int) -> float:
     for volume, places, _ in epoch.cells.parts(numbers):
         for source in epoch.samples.each[volume].sources:
             needed += source.uses(origins[places]) * source.chunk_nbytes
-    lengths = np.diff(doubled(0, count, batch, reads.turns))
-    return float(np.minimum(lengths * (needed / batch), total).sum()) / count
+    growing = _growing(0, count, batch, reads.turns)
+    longest, last = divmod(count - growing[-1], reads.turns)
+    lengths = np.append(np.diff(growing), [last, reads.turns])
+    decoded = np.minimum(lengths * (needed / batch), total)
+    return float(decoded[:-1].sum() + longest * decoded[-1]) / count
 
 
 def _cost(epoch: Drawn, reads: Reads, copying: float) -> float:
     """Return about what a sample costs, in bytes that are decoded, if copying a whole one costs so much."""
     end = epoch.end(0)
-    bounds = doubled(0, end, epoch.batch_size, reads.turns)
     if end > _TRIED_SAMPLES:
         # Short reads are few.
-        bounds = [*range(0, end, reads.turns), end]
+        begins = range(0, end, reads.turns)
+        bounds = [*begins[:_MOST_READS], *([end] if len(begins) <= _MOST_READS else [])]
+    else:
+        bounds = doubled(0, end, epoch.batch_size, reads.turns)
     keeping = Keeping(epoch, bounds, reads.room)
     costs: list[float] = []
     samples: list[int] = []

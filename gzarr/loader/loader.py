@@ -14,12 +14,14 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, SupportsFloat, SupportsIndex
 
 from ..display import readable_size
+from ..documents.json import quote
 from ..engines.cuda.devices import get_device
 from ..errors import ArgumentError
+from ..flags import flag, plain_flag
 from ..poses.numbers_given import as_floats
 from ..sparse.view import DenseView
 from ..windows.inputs import array_of
-from .arguments import by_name, flag, integer, is_one_of, plain_flag
+from .arguments import by_name, fitting, integer, is_one_of
 from .categories import categories_of, with_one_list
 from .documents import Documents
 from .epoch import Epoch
@@ -50,6 +52,7 @@ if TYPE_CHECKING:
     from .keeping import Reads
     from .like import Like
     from .order import Shuffle
+    from .samples import Samples
     from .stats import Stats
     from .tensors import Flip, Stack
     from .work import OnError
@@ -73,8 +76,9 @@ class Loader:
     arrays
         One array, or arrays by name, of which a sample has one window each; or a list of such volumes, whose samples
         make up one epoch. They are read to their own device. Views (:attr:`gzarr.Array.view`) are arrays, too. Paths
-        and URLs, arrays of zarr-python and OME images (of which level 0 is taken) are opened; arrays of NumPy, and of
-        xarray with loaded elements, are copied.
+        and URLs, arrays of zarr-python and OME images (of which level 0 is taken) are opened, as are groups of AnnData
+        that are sparse matrices or columns; arrays in memory (of NumPy, pandas, Polars, PyArrow, PyTorch and JAX, and
+        of xarray with loaded elements) are copied.
     sampler
         What a sample is: :class:`Rows`, :class:`Windows`, :class:`Patches` or a :class:`Sampler` of one's own.
     weights
@@ -288,12 +292,11 @@ class Loader:
         return other
 
     def _refuse_no_batches(self, parts: int = 1) -> None:
-        """Refuse an epoch without any batch of this rank, or part of a rank, though there are samples."""
+        """Refuse an epoch without any batch of this rank, or part of a rank."""
         count, ranks = self._volumes.count, self._world_size // parts
-        samples = [volume.samples for volume in self._volumes.each]
-        if not count and any(each.total and each.number != 0 and each.share != 1 for each in samples):
-            raise ArgumentError("weights= leave no sample of an epoch; give larger ones, or more volumes")
-        if not count or self._of_epoch(0).steps(0):
+        if not count:
+            raise ArgumentError(_why_none([volume.samples for volume in self._volumes.each]))
+        if self._of_epoch(0).steps(0):
             return
         shared = f"{ranks} rank{'s' * (ranks > 1)}" + (f" of {parts} workers" if parts > 1 else "")
         if self._drop_last:
@@ -609,6 +612,18 @@ class Loader:
         return str(self._fingerprint)
 
 
+def _why_none(samples: Sequence[Samples]) -> str:
+    """Say why the samples of some volumes leave none to an epoch."""
+    if any(each.total and each.number != 0 for each in samples):
+        return "weights= leave no sample of an epoch; give larger ones, or more volumes"
+    if any(each.total for each in samples):
+        return "samples=0 leaves no sample of an epoch; give a larger number, or None for as many as there are"
+    if any(each.chosen is not None and math.prod(each.counts) for each in samples):
+        return "no sample is chosen: where= (or valid=) is a mask of which no element is true, or a list of none"
+    sizes = " and ".join(sorted({str(each.size) for each in samples}))
+    return f"there are no samples: the arrays have {sizes} elements along the axes of samples"
+
+
 def _shares(weights: Collection[SupportsFloat] | None, count: int) -> list[float]:
     """Return how many samples of each volume an epoch has, relative to the number that it has."""
     try:
@@ -616,7 +631,7 @@ def _shares(weights: Collection[SupportsFloat] | None, count: int) -> list[float
     except (TypeError, ValueError, OverflowError):
         shares = []
     if len(shares) != count or not all(0 <= share < math.inf for share in shares):
-        raise ArgumentError(f"weights must be {count} numbers of at least 0, one for each volume, not {weights!r}")
+        raise ArgumentError(f"weights must be {count} numbers of at least 0, one for each volume, not {quote(weights)}")
     return shares
 
 
@@ -626,7 +641,12 @@ def _static(sampler: Sampler, volumes: Sequence[Mapping[str, ExportedArray]]) ->
     if not static:
         return {}
     device = next(iter(volumes[0].values())).device
-    read = {name: array_of(value, device, WANTED)[...] for name, value in static.items()}
+    read: dict[str, Any] = {}
+    for name, value in static.items():
+        with fitting(
+            f"the array {name!r} of static=", "each batch has all of it: give a part, such as array.view[:1000]"
+        ):
+            read[name] = array_of(value, device, WANTED)[...]
     if device != "cpu":
         # Batches are made on other streams. The current one is that of the current device.
         own = get_device(device)

@@ -55,7 +55,7 @@ def cells_of_mask(
     ratios = None
     if is_image(where) or is_level(where):
         ratios = ratios_of(spacing, scale_of(where))
-        where = where.levels[0].array if is_image(where) else where.array
+        where = where.level(0) if is_image(where) else where.array
     k = len(counts)
     if not isinstance(where, ExportedArray):
         where = as_array("where", where)

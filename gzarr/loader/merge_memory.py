@@ -105,9 +105,13 @@ class DeviceMergeMemory:
                 with stream:
                     yield place
             finally:
-                self._last = stream.record(device.event())
-                if place.waits:
-                    stream.synchronize()
+                self._last = None
+                try:
+                    self._last = stream.record(device.event())
+                finally:
+                    # What comes next, on whichever stream, cannot wait for what has no event.
+                    if place.waits or self._last is None:
+                        stream.synchronize()
 
     def close(self) -> None:
         """Wait for the stream that was used last: CuPy gives memory back to the stream that it was allocated on."""

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from ..display import readable_size
 from ..errors import ArgumentError
+from .machine import memory_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -26,6 +28,11 @@ if TYPE_CHECKING:
 
 #: Bytes of a tile of small chunks.
 TILE_BYTES: Final = 1 << 20
+# Bytes that a tile takes in lists of all tiles while they are made, a patch in that of all patches, and a place of
+# patches along an axis.
+_TILE_ENTRY_BYTES: Final = 80
+_PATCH_ENTRY_BYTES: Final = 1
+_PLACE_BYTES: Final = 40
 
 
 def tile_axes(axes: Sequence[ChunkAxis], shape: Sequence[int], element_nbytes: int) -> tuple[ChunkAxis, ...]:
@@ -93,6 +100,11 @@ class Tiles:
         int64 ``(tiles,)``, number of patches that touch each tile.
     covers_all
         Whether each element is known to be in a patch.
+
+    Raises
+    ------
+    ArgumentError
+        If lists of all tiles and patches do not fit the memory of this machine.
     """
 
     def __init__(self, axes: tuple[ChunkAxis, ...], shape: tuple[int, ...], samples: Samples) -> None:
@@ -104,6 +116,7 @@ class Tiles:
             for step, length, count, size in zip(samples.stride, shape, samples.counts, samples.size, strict=True)
         )
         self._grid = tuple(axis.count for axis in axes)
+        _refuse_too_many(math.prod(self._grid), samples)
         self.touching: IntArray
         if samples.chosen is None:
             self.total: int = math.prod(samples.counts)
@@ -214,6 +227,19 @@ class Tiles:
         when = np.concatenate([self._first[some], self._last[some]])
         change = np.concatenate([elements.ravel()[some], -elements.ravel()[some]])
         return int(np.cumsum(change[np.argsort(when, kind="stable")]).max())
+
+
+def _refuse_too_many(tiles: int, samples: Samples) -> None:
+    """Refuse lists of tiles and patches that this machine has no memory for, before they are made."""
+    nbytes = tiles * _TILE_ENTRY_BYTES + samples.total * _PATCH_ENTRY_BYTES
+    if samples.chosen is None:
+        nbytes += max(samples.counts, default=0) * _PLACE_BYTES
+    if nbytes > (most := memory_bytes()):
+        raise ArgumentError(
+            f"{samples.total} patches are put together in {tiles} parts of the array, and lists of both take "
+            f"{readable_size(nbytes)}: more than the memory of this machine, {readable_size(most)}. Use larger "
+            "patches, or larger chunks or shards; or put pieces of the array together, each as an array of its own"
+        )
 
 
 def _keys(origins: IntArray, size: Sequence[int]) -> IntArray:

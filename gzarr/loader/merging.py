@@ -17,6 +17,7 @@ from ..arrays.array import Array
 from ..display import readable_size
 from ..dtypes.properties import kind_of, number_limits
 from ..errors import ArgumentError
+from ..flags import flag
 from ..poses.numbers_given import as_floats
 from .merge_memory import merge_memory
 from .merge_tiles import Tiles, tile_axes
@@ -149,7 +150,7 @@ class Merge:
             )
         if not isinstance(sampler, Patches):
             raise ArgumentError(f"sampler must be the loader's Patches, not {sampler!r:.100}")
-        if sampler.jitter or sampler.weights is not None or sampler.samples is not None:
+        if flag("jitter", sampler.jitter) or sampler.weights is not None or sampler.samples is not None:
             raise ArgumentError(
                 "patches at random places (jitter=True), or drawn by weights= or samples=, cannot be put together: "
                 "it is not known which of them are to come; use patches on a grid, or listed by where="
@@ -158,7 +159,7 @@ class Merge:
             raise ArgumentError("posed patches (rotate=, scale=, …) cannot be put together: they lie on no grid")
         if type(budget_bytes) is not int or budget_bytes < 1:
             raise ArgumentError(f"budget_bytes must be a positive integer, not {budget_bytes!r}")
-        self._out, self._partial, self._budget_bytes = out, bool(partial), budget_bytes
+        self._out, self._partial, self._budget_bytes = out, flag("partial", partial), budget_bytes
         shape: Any = sampler.shape
         self._axes = _checked_axes(sampler.axes if axes is None else axes, len(np.atleast_1d(shape)), out)
         k = len(self._axes)

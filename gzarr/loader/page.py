@@ -115,8 +115,6 @@ def _begun(epoch: Epoch, cursor: int) -> int:
 
 def _meaning(epoch: Epoch, held_bytes: int | None) -> list[list[str]]:
     """Return what the settings mean, as far as that is known soon."""
-    if not epoch.samples.count:
-        return []
     rows, left_out = [], held_bytes is None
     if is_quick(epoch):
         mixing = Mixing.of(epoch, lambda: epoch)

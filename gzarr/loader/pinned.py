@@ -107,9 +107,16 @@ class PinnedResults(RecycledResults):
     def copied_on(self, stream: Any) -> None:
         """Note that all copies from what was given back until now are on a stream, or over."""
         memories = [self._given.popleft() for _ in range(len(self._given))]
-        if memories:
+        if not memories:
+            return
+        try:
             with devices.get_device(self.device) as device:
-                self._waiting.append((device.as_stream(stream).record(device.event()), memories))
+                event = device.as_stream(stream).record(device.event())
+        except BaseException:
+            # A stream that is refused must not cost the memory.
+            self._given.extend(memories)
+            raise
+        self._waiting.append((event, memories))
 
     def close(self) -> None:
         """Do nothing: the loader's next epoch uses the memory."""

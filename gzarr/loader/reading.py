@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from ..arrays.outputs import no_room
 from ..cached import cached_property
 from ..distinct import distinct
 from ..errors import ArgumentError
@@ -73,7 +74,12 @@ class ReadOutput:
         if self.sparse is not None:
             return SparseRows(self.sparse, count, memory.stream)
         axes = [n for n in (self.arrays, self.steps) if n is not None]
-        return memory.results.empty((count, *axes, *self.shape), self.dtype)
+        shape = (count, *axes, *self.shape)
+        try:
+            return memory.results.empty(shape, self.dtype)
+        except MemoryError as error:
+            hint = "use a smaller batch_size, or smaller samples"
+            raise no_room(memory.results, shape, self.dtype, error, "an array of samples", hint) from error
 
     def windows(self, array: Any) -> Any:
         """Return an array for some samples with one axis for all windows of them, one sample after the other."""

@@ -16,8 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import ArgumentError
+from ..flags import flag
 from ..windows.boundary import name_of_numpy
-from .arguments import as_array, flag, integer, integers, is_one_of
+from .arguments import as_array, fitting, integer, integers, is_one_of
 from .cells import Footprint, group_lengths
 from .factors import ratios_of, whole_factors
 from .masks import cells_of_mask
@@ -387,13 +388,20 @@ class Patches(Sampler):
     ) -> tuple[IntArray | None, npt.NDArray[np.float64] | None]:
         """Return the chosen origins and their weights."""
         where = self.where
-        if where is None and self.weights is not None:
-            where = np.ones(counts, bool)
-        if where is None:
+        if where is None and self.weights is None:
             return None, None
-        cells = cells_of_mask(where, size, stride, counts, spacing)
-        chosen = listed(as_array("where", where), size, "patches") if cells is None else cells * np.array(stride)
-        return chosen.astype(np.int64), checked_weights(self.weights, len(chosen))
+        with fitting(
+            f"the choice by {'weights' if where is None else 'where'}= among patches of {counts} in an array of {size}",
+            f"list the first elements of those that are samples, where= of shape (n, {len(size)}), or give a mask of "
+            "a lower resolution, or a larger stride",
+        ):
+            if where is None:
+                # Before all patches are listed, of which there may be too many.
+                checked_weights(self.weights, math.prod(counts))
+                where = np.ones(counts, bool)
+            cells = cells_of_mask(where, size, stride, counts, spacing)
+            chosen = listed(as_array("where", where), size, "patches") if cells is None else cells * np.array(stride)
+            return chosen.astype(np.int64), checked_weights(self.weights, len(chosen))
 
 
 def _along(spacing: tuple[float, ...] | None, axes: tuple[int, ...]) -> tuple[float, ...] | None:

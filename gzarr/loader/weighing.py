@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import numpy as np
 
 from ..errors import ArgumentError
+from ..flags import flag
 from ..poses.numbers_given import as_floats
 from ..windows.columns import NullableValues
-from .arguments import as_array, flag, integer
+from .arguments import as_array, fitting, integer
 from .drawing import at_most_once
 
 if TYPE_CHECKING:
@@ -96,7 +97,7 @@ def checked_weights(
     Raises
     ------
     ArgumentError
-        If they are none, or all of them 0.
+        If they are none, of another number, or all of them 0; it names the first one that is wrong.
     """
     if weights is None:
         return None
@@ -106,10 +107,19 @@ def checked_weights(
         found = as_floats(weights).ravel()
     except (TypeError, ValueError, OverflowError) as error:
         raise ArgumentError(f"weights must be numbers: {error}") from error
-    if rows is not None and len(found) == size:
+    of_rows = rows is not None and len(found) == size
+    if of_rows:
         found = found[rows]
-    if len(found) != count or not np.isfinite(found).all() or (found < 0).any() or (count and not found.any()):
+    if len(found) != count:
         raise ArgumentError(f"weights must be {count} numbers of at least 0, not all of them 0; these are {len(found)}")
+    # NaN is not at least 0.
+    right = (found >= 0) & (found < np.inf)
+    if not right.all():
+        i = int(np.argmin(right))
+        place = int(rows[i]) if rows is not None and of_rows else i
+        raise ArgumentError(f"weights must be numbers of at least 0, but weight {place} is {found[i]}")
+    if count and not found.any():
+        raise ArgumentError(f"weights must be numbers of at least 0, not all of them 0; these {count} are")
     return found
 
 
@@ -161,11 +171,10 @@ def balanced(sampler: W, volumes: Sequence[Mapping[str, ExportedArray]]) -> list
     rows, classes, missing = [], [], []
     for arrays in volumes:
         size = next(iter(arrays.values())).shape[sampler.axis]
-        own = sampler.rows(size)
-        rows.append(own)
         found, without = _classes(sampler, arrays, size)
         classes.append(found)
         missing.append(without)
+        rows.append(sampler.rows(size))
     all_classes = np.concatenate([each[own] for each, own in zip(classes, rows, strict=True)])
     there = (
         None
@@ -190,7 +199,8 @@ def balanced(sampler: W, volumes: Sequence[Mapping[str, ExportedArray]]) -> list
         which[there] = known
         counts = np.append(counts, len(there) - len(known))
     if not len(counts):
-        return [sampler] * len(volumes)
+        # Without samples there are no classes, and the loader says why there are none.
+        return [dataclasses.replace(sampler, balance=None, samples=None)] * len(volumes)  # type: ignore[type-var]
     borders = np.cumsum([0, *map(len, rows)])
     weights = 1.0 / counts[which]
     number = _number(sampler, len(volumes), counts)
@@ -245,7 +255,8 @@ def _classes(
                 f"balance={given!r} needs one class for each row, along axis {sampler.axis}; the array has shape "
                 f"{array.shape}"
             )
-        found: Any = array[...]
+        with fitting(f"balance={given!r}", "give arrays of a part, such as array.view[:10**9]"):
+            found: Any = array[...]
         given = found.get() if hasattr(found, "get") else found
         if isinstance(array, NullableValues):
             missing = array.mask().reshape(-1)

@@ -15,6 +15,7 @@ import numpy as np
 from ..arrays.elements import as_elements
 from ..errors import ArgumentError
 from .host import scipy_sparse
+from .parts import Parts
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -64,7 +65,7 @@ def on_host(block: Any, form: Form, name: str) -> Any:
     if not sparse.issparse(found) or found.ndim != 2:
         raise ArgumentError(
             f"matrix {name!r} takes sparse matrices of SciPy or CuPy with two dimensions, not {type(block).__name__}; "
-            "scipy.sparse.csr_array(values) makes one of a dense array"
+            f"{_way(block)}"
         )
     _check(found, name)
     try:
@@ -74,6 +75,19 @@ def on_host(block: Any, form: Form, name: str) -> Any:
     if made is not found:
         _check(made, name)
     return made
+
+
+def _way(block: Any) -> str:
+    """Say how something else becomes a sparse matrix."""
+    if isinstance(block, Parts):
+        return "scipy.sparse.csr_array(parts[:3], shape=parts.shape) makes one of the parts of CSR"
+    # AnnData's matrices in files.
+    if hasattr(block, "to_memory"):
+        return "its to_memory() reads it as one; of a large one, append blocks of rows, m.append(block[begin:end])"
+    # A matrix of gzarr, whose module imports this one.
+    if hasattr(block, "to_dense") and hasattr(block, "nnz"):
+        return "matrix[:] reads it as one; of a large one, append blocks of rows, m.append(matrix[begin:end])"
+    return "scipy.sparse.csr_array(values) makes one of a dense array"
 
 
 def added_to(layout: Layout, block: Any) -> Added:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ..arrays.outputs import HOST
 from ..arrays.read_options import as_dtype
 from ..errors import ArgumentError, OutputError, SelectionError
+from ..flags import check_flags
 from ..guarded import Lock
 from .appending import append, reopened
 from .chosen import Columns, chosen_along
@@ -405,6 +406,7 @@ class Matrix:
         ChunkWriteError, StoreError
             If the store fails; the matrix is as it was.
         """
+        check_flags(lock=lock)
         append(self.group, block, lock=lock)
         self.refresh()
 

@@ -10,6 +10,7 @@ import numpy as np
 from gzarr_kernels.slots.conversion import conversion
 
 from ..errors import ArgumentError
+from ..flags import flag
 
 if TYPE_CHECKING:
     from .chosen import Columns
@@ -53,16 +54,15 @@ class Scaling:
             If they are wrong, or if the type is neither ``float32`` nor ``float64``.
         """
         if normalize is not None:
-            is_number = isinstance(normalize, (int, float, np.integer, np.floating)) and not isinstance(normalize, bool)
-            if not is_number or not 0 < normalize < math.inf:
+            is_number = isinstance(normalize, (int, float, np.integer, np.floating))
+            # Durations of NumPy are integers of NumPy, too.
+            if not is_number or isinstance(normalize, (bool, np.timedelta64)) or not 0 < normalize < math.inf:
                 raise ArgumentError(
                     f"matrix {name!r}: normalize must be the sum that each row gets, such as 1e4, or None, not "
                     f"{normalize!r:.100}"
                 )
             normalize = float(normalize)
-        if not isinstance(log1p, (bool, np.bool_)):
-            raise ArgumentError(f"matrix {name!r}: log1p must be True or False, not {log1p!r:.100}")
-        found = cls(normalize, bool(log1p))
+        found = cls(normalize, flag("log1p", log1p, where=f"matrix {name!r}: "))
         if found and dtype.char not in "fd":
             raise ArgumentError(
                 f"matrix {name!r}: scaled values are float32 or float64, not {dtype}; pass dtype='float32'"

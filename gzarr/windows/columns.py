@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 _MATRICES: Final = ("csr_matrix", "csc_matrix")
-_NULLABLE: Final = ("nullable-integer", "nullable-boolean")
+_NULLABLE: Final = ("nullable-integer", "nullable-boolean", "nullable-string-array")
 
 
 class ColumnArray(Array):
@@ -102,8 +102,8 @@ class NullableValues(ColumnArray):
 def inputs_of(name: str, value: Any) -> Mapping[str, Any]:
     """Return what a group stands for, by name; other values as they are.
 
-    A categorical column is the array of its codes, in which −1 is a missing value. A column of nullable integers or
-    booleans is its values, and beside them, as ``name + "_mask"``, whether each is missing.
+    A categorical column is the array of its codes, in which −1 is a missing value. A column of nullable
+    integers, booleans or strings is its values, and beside them, as ``name + "_mask"``, whether each is missing.
 
     Parameters
     ----------
@@ -134,9 +134,11 @@ def inputs_of(name: str, value: Any) -> Mapping[str, Any]:
             )
         return {name: NullableValues(_member(value, "values")), f"{name}_mask": _member(value, "mask")}
     said = "has no encoding-type" if encoding is None else f"has the encoding-type {encoding!r:.100}"
+    is_image = not {"ome", "multiscales"}.isdisjoint(value.metadata.attributes)
+    way = "give what gzarr.ome.open makes of it" if is_image else "give its members, such as group['name']"
     raise ArgumentError(
         f"the group {value.name!r} {said}; groups that stand for arrays are sparse matrices, and categorical and "
-        "nullable columns of AnnData"
+        f"nullable columns of AnnData: {way}"
     )
 
 

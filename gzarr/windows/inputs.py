@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from ..arrays.array import Array
+from ..arrays.device_choice import resolve_device
 from ..arrays.view import ArrayView
+from ..dtypes.masks import refuse_masked
+from ..dtypes.nulls import as_masked
 from ..errors import ArgumentError
 from ..hierarchy.create_filled import array as new_array
 from ..hierarchy.group import Group
-from ..hierarchy.open import open_array
+from ..hierarchy.open import open as open_node
 from ..sparse.matrix import Matrix
 from ..sparse.view import DenseView
 from .columns import inputs_of
@@ -21,8 +24,10 @@ from .columns import inputs_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-#: An array of gzarr or a view of one, a path or a URL of one, an array of zarr-python, an OME image, or an array in
-#: memory.
+    import numpy.typing as npt
+
+#: An array of gzarr or a view of one, a group that stands for one, a path or a URL of either, an array of zarr-python,
+#: an OME image, or an array in memory.
 Input: TypeAlias = Any
 
 #: What it becomes.
@@ -32,7 +37,7 @@ AnyArray: TypeAlias = Array | ArrayView | DenseView
 KINDS = (
     "an array of gzarr or a view of one, the path or URL of one, an array of zarr-python, an OME image (its level 0), "
     "a sparse matrix of gzarr (its dense rows), a group of AnnData that is one or a categorical column, or an array in "
-    "memory (of NumPy, or of xarray with loaded elements)"
+    "memory (of NumPy, pandas, Polars, PyArrow, PyTorch or JAX, or of xarray with loaded elements)"
 )
 
 
@@ -55,26 +60,44 @@ def array_of(value: Input, device: str, wanted: str) -> AnyArray:
     NodeNotFoundError, NodeTypeError, MetadataError, StoreError, DeviceError
         If it cannot be opened.
     """
+    value = opened(value, device)
     if isinstance(value, AnyArray):
         return value
     if isinstance(value, Group):
         return array_of(inputs_of("", value)[""], device, wanted)
     if isinstance(value, Matrix):
         return value.dense()
-    if isinstance(value, (str, os.PathLike)):
-        return open_array(os.fspath(value), device=device)
     if _is_image(value):
-        level: Array = value.levels[0].array
+        level: Array = value.level(0)
         return level
-    package = type(value).__module__.partition(".")[0]
-    if package == "zarr" and hasattr(value, "store") and hasattr(value, "path") and hasattr(value, "shape"):
-        return open_array(value.store, path=value.path, device=device)
-    if package == "xarray":
+    if _package_of(value) == "xarray":
         value = _elements(value, wanted)
+    elif hasattr(value, "to_numpy") or hasattr(value, "__dlpack__"):
+        value = _of_library(value)
     if isinstance(value, np.ndarray):
         # There is nothing to decode.
         return new_array(value, device=device, codecs=None)
-    raise ArgumentError(f"{wanted}, not {value!r:.100}")
+    raise ArgumentError(f"{wanted}, not {_told(value)}")
+
+
+def opened(value: Input, device: str) -> Input:
+    """Return the node that a path, a URL, or an array or group of zarr-python names; other values as they are.
+
+    Parameters
+    ----------
+    value, device
+        As for :func:`array_of`.
+
+    Raises
+    ------
+    NodeNotFoundError, MetadataError, StoreError, DeviceError
+        If it cannot be opened.
+    """
+    if isinstance(value, (str, os.PathLike)):
+        return open_node(os.fspath(value), device=device)
+    if _package_of(value) == "zarr" and hasattr(value, "store") and hasattr(value, "path"):
+        return open_node(value.store, path=value.path, device=device)
+    return value
 
 
 def device_of(values: Sequence[Input]) -> str:
@@ -83,7 +106,7 @@ def device_of(values: Sequence[Input]) -> str:
         if isinstance(value, AnyArray | Matrix):
             return value.device
         if isinstance(value, Group):
-            return array_of(value, "auto", "").device
+            return resolve_device(value._device)
         if _is_image(value):
             return array_of(value, "auto", "").device
     return "auto"
@@ -94,7 +117,7 @@ def names_of(value: Input, array: AnyArray) -> tuple[str | None, ...] | None:
     if _is_image(value):
         return tuple(value.axes)
     dims = getattr(value, "dims", None)
-    if type(value).__module__.partition(".")[0] == "xarray" and isinstance(dims, tuple):
+    if _package_of(value) == "xarray" and isinstance(dims, tuple):
         return tuple(str(name) for name in dims)
     return array.dimension_names
 
@@ -117,5 +140,31 @@ def _elements(value: Any, wanted: str) -> Any:
     return elements
 
 
+def _of_library(value: Any) -> npt.NDArray[Any]:
+    """Return the elements of an array in memory of another library: of columns of a table, or of tensors.
+
+    ``__array__`` alone does not tell that they are in memory: files and lazy arrays have it, too. Nulls are NaN among
+    floating-point numbers only: integers beside NaN would be rounded.
+    """
+    try:
+        array = as_masked(value)
+        if isinstance(array, np.ma.MaskedArray) and array.dtype.kind != "f":
+            refuse_masked(array, "the input of a loader", value)
+        return array.filled(np.nan) if isinstance(array, np.ma.MaskedArray) else array
+    # Of elements on a GPU, TypeError; of those with gradients, RuntimeError.
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ArgumentError(f"{_told(value)} cannot be made an array of NumPy: {error}") from error
+
+
+def _package_of(value: object) -> str:
+    return type(value).__module__.partition(".")[0]
+
+
+def _told(value: object) -> str:
+    """Return a value as one short line."""
+    return f"{' '.join(repr(value).split()):.100}"
+
+
 def _is_image(value: object) -> bool:
-    return hasattr(value, "levels") and hasattr(value, "multiscale")
+    # Of an image without a scale, the levels are an error.
+    return all(hasattr(type(value), name) for name in ("levels", "multiscale"))

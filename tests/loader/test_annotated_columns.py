@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pickle
 from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+import zarr
 from support.loaders import SHUFFLES
 from support.sparse_groups import compressed, dense, write
 
@@ -41,6 +43,9 @@ def adata() -> gzarr.Group:
     obs = group.create_group("obs")
     column(obs, "kind", "categorical", codes=KINDS.astype("i1"), categories=np.array(["a", "b", "c"]))
     column(obs, "age", "nullable-integer", values=AGES, mask=AGES % 5 == 0)
+    column(
+        obs, "place", "nullable-string-array", values=np.array([str(age) for age in AGES], object), mask=AGES % 4 == 0
+    )  # fmt: skip
     column(obs, "sick", "nullable-boolean", values=AGES % 3 == 0, mask=AGES % 7 == 0)
     column(obs, "donor", "dataframe")
     obs.create_array("depth", data=AGES / 4)
@@ -54,12 +59,15 @@ def test_columns_beside_rows(adata: gzarr.Group) -> None:
     obs: Any = adata["obs"]
     given = {
         "x": adata["X"], "kind": obs["kind"], "age": obs["age"], "sick": obs["sick"], "depth": obs["depth"],
+        "place": obs["place"],
     }  # fmt: skip
     for options in ({}, {"dense": False}):
         seen = []
         for batch in Loader(given, Rows(), batch_size=10, seed=1, **options):
             rows = batch.samples
-            assert list(batch) == ["x", "kind", "age", "age_mask", "sick", "sick_mask", "depth"]
+            assert list(batch) == ["x", "kind", "age", "age_mask", "sick", "sick_mask", "depth", "place", "place_mask"]
+            assert batch["place"].tolist() == [str(age) for age in AGES[rows]]
+            np.testing.assert_array_equal(batch["place_mask"], AGES[rows] % 4 == 0)
             np.testing.assert_array_equal(batch["x"].toarray() if options else batch["x"], DATA[rows])
             np.testing.assert_array_equal(batch["kind"], KINDS[rows])
             np.testing.assert_array_equal(batch["age"], AGES[rows])
@@ -76,6 +84,27 @@ def test_columns_beside_rows(adata: gzarr.Group) -> None:
     # A single one.
     for batch in Loader(obs["kind"], batch_size=10, seed=1):
         np.testing.assert_array_equal(batch["data"], KINDS[batch.samples])
+
+
+def test_paths_of_groups(adata: gzarr.Group, tmp_path: Path) -> None:
+    """A path is what the group is that is there."""
+    gzarr.copy(adata, tmp_path / "a")
+    for kind in (str, Path):
+        given = {"x": kind(tmp_path / "a/X"), "age": kind(tmp_path / "a/obs/age"), "depth": AGES / 4}
+        for volumes in (given, [given, given]):
+            batch = next(iter(Loader(volumes, batch_size=120, shuffle=False)))
+            np.testing.assert_array_equal(batch["x"], DATA)
+            np.testing.assert_array_equal(batch["age"], AGES)
+            np.testing.assert_array_equal(batch["age_mask"], AGES % 5 == 0)
+    path = str(tmp_path / "a/obs/kind")
+    for opened in (path, zarr.open(path, mode="r")):
+        loader = Loader([{"kind": opened}, {"kind": adata["obs/kind"]}], Rows(balance="kind"), batch_size=120)
+        assert loader.categories["kind"].tolist() == ["a", "b", "c"]
+        np.testing.assert_array_equal(Dataset(opened)[7]["data"], KINDS[7])
+    gzarr.ome.create(tmp_path / "image", data=np.zeros((4, 4), "u1"), axes="yx")
+    for wrong, words in ((tmp_path / "a/obs", "group\\['name'\\]"), (tmp_path / "image", "gzarr.ome.open")):
+        with pytest.raises(gzarr.ArgumentError, match=words):
+            Loader({"x": wrong})
 
 
 def test_missing_values_are_a_class(adata: gzarr.Group) -> None:

@@ -121,6 +121,19 @@ class Own(Rows):
     ages: Any = None
 
 
+@dataclasses.dataclass(frozen=True, repr=False)
+class Late(Rows):
+    """A sampler with an option that has a unit."""
+
+    delay: Any = None
+
+
+def test_durations_are_no_numbers() -> None:
+    """They are integers to NumPy."""
+    delays = (5, np.timedelta64(5, "s"), np.timedelta64(5, "m"))
+    assert len({loader(Late(delay=delay)).fingerprint for delay in delays}) == 3
+
+
 def of_torch() -> Any:
     return pytest.importorskip("torch").from_numpy(CLASSES)
 

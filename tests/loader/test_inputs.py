@@ -81,6 +81,45 @@ def test_what_is_no_array(wrong: Any) -> None:
         Loader(wrong)
 
 
+def test_arrays_in_memory_of_other_libraries() -> None:
+    pandas, pyarrow = pytest.importorskip("pandas"), pytest.importorskip("pyarrow")
+    numbers = np.arange(60) * 7 % 11
+    index = [f"cell{i}" for i in range(60)]
+    given = {
+        "NumPy": numbers,
+        "pandas": pandas.Series(numbers, index=index),
+        "nullable": pandas.array(numbers, "Int64"),
+        "pyarrow": pyarrow.chunked_array([numbers[:20], numbers[20:]]),
+    }
+    frame = pandas.DataFrame(DATA, index=index)
+    for batch in Loader(given | {"frame": frame}, batch_size=6, seed=1):
+        np.testing.assert_array_equal(batch.pop("frame"), DATA[batch.samples])
+        for found in batch.values():
+            assert found.dtype == numbers.dtype
+            np.testing.assert_array_equal(found, numbers[batch.samples])
+    # Beside NaN, integers would be rounded.
+    with pytest.raises(gzarr.ArgumentError, match=r"null, .* with value\.fillna\(\.\.\.\)"):
+        Loader(pandas.Series([2**53 + 1, None], dtype="Int64"))
+    with pytest.raises(gzarr.ArgumentError, match=r"null, .* with value\.fillna\(\.\.\.\)"):
+        Loader(pandas.Series(["a", None], dtype="string"))
+    (batch,) = Loader(pyarrow.array([0.5, None]), batch_size=2, shuffle=False)
+    np.testing.assert_array_equal(batch["data"], [0.5, np.nan], strict=True)
+
+
+def test_what_is_no_array_is_told_in_a_line() -> None:
+    class Lazy:
+        """Elements that are not in memory."""
+
+        def __array__(self) -> None:
+            raise AssertionError
+
+        def __repr__(self) -> str:
+            return "<Lazy\n    of much>"
+
+    with pytest.raises(gzarr.ArgumentError, match=r"not <Lazy of much>$"):
+        Loader(Lazy())
+
+
 def test_elements_that_xarray_has_not_loaded(inputs: dict[str, Any], tmp_path: Path) -> None:
     xr.DataArray(DATA, name="t").to_dataset().to_zarr(tmp_path / "set")
     with xr.open_zarr(tmp_path / "set", chunks=None) as data_set, pytest.raises(gzarr.ArgumentError, match="loaded"):

@@ -186,13 +186,6 @@ def test_it_goes_on_where_the_loader_does() -> None:
     assert facts(parsed(loader))["Next epoch"] == "1"
 
 
-def test_no_samples() -> None:
-    root = parsed(Loader(table(), Rows(where=np.zeros(1200, bool)), batch_size=8))
-    assert not list(root.iter(f"{SVG}svg"))
-    assert facts(root)["Samples"].startswith("0 of")
-    assert "no batches" in caption(root)
-
-
 @pytest.mark.parametrize("shuffle", ["blocks", "full", False])
 @pytest.mark.parametrize(
     ("shape", "chunks", "batch_size", "drawn"),

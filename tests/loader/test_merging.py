@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.devices import KINDS
+from support.devices import KINDS, on_host
 
 import gzarr
 from gzarr.loader import Loader, Merge, Patches, Rows, merge_memory, merge_tiles
@@ -699,3 +699,27 @@ def test_arrays_without_elements() -> None:
         with Merge(target((0, 20)), sampler) as merge:
             merge.add(np.zeros((0, 8, 8)), np.zeros((0, 2), "i8"))
         assert merge.missing == 0
+
+
+def test_the_host_waits_for_work_without_an_event(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No stream can wait for it later."""
+
+    def refused(*args: Any) -> None:
+        raise gzarr.DeviceError("refused")
+
+    waited: list[None] = []
+    with on_host() as device:
+        memory = merge_memory.merge_memory(device.name)
+        with memory.using() as place:
+            kind = type(place.stream)
+        with monkeypatch.context() as patch:
+            wait = kind.synchronize
+            patch.setattr(kind, "synchronize", lambda own: [waited.append(None), wait(own)])
+            patch.setattr(kind, "record", refused)
+            with pytest.raises(gzarr.DeviceError, match="refused"), memory.using():
+                assert not waited
+            assert len(waited) == 1
+        with memory.using() as place:
+            assert place.zeros((4,), np.dtype("f4")).shape == (4,)
+        memory.close()
+        del memory, place

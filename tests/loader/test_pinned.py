@@ -13,6 +13,7 @@ from support import devices as tested
 import gzarr
 from gzarr.engines.cuda import devices
 from gzarr.loader import Loader, Rows, Windows
+from gzarr.loader.pinned import PinnedResults
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -138,3 +139,15 @@ def test_batches_on_a_device_are_not_in_host_memory() -> None:
     array = gzarr.create_array(gzarr.MemoryStore(), data=DATA, device="cuda")
     with pytest.raises(gzarr.ArgumentError, match="pin_memory=True is for batches in host memory"):
         Loader(array, pin_memory=True)
+
+
+def test_a_stream_that_is_refused_costs_no_memory(device: WatchedDevice) -> None:
+    results = PinnedResults(device.name)
+    array = results.empty((1 << 20,), np.dtype("u1"))
+    address = array.ctypes.data
+    del array
+    for _ in range(2):
+        with pytest.raises(gzarr.ArgumentError, match="stream"):
+            results.copied_on("no stream")
+    results.copied_on(None)
+    assert results.empty((1 << 20,), np.dtype("u1")).ctypes.data == address

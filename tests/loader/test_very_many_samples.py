@@ -11,9 +11,10 @@ import pytest
 
 import gzarr
 from gzarr import Loader
-from gzarr.errors import ArgumentError
-from gzarr.loader import Dataset, Patches, Rows, epoch
+from gzarr.errors import ArgumentError, SelectionError
+from gzarr.loader import Dataset, Merge, Patches, Rows, Windows, epoch, merge_tiles
 from gzarr.loader.cells import Footprint
+from gzarr.loader.keeping import doubled
 
 MANY = 8 * 10**9
 
@@ -59,7 +60,7 @@ def test_the_first_batch_takes_little_memory(shuffle: Any) -> None:
 
 
 def test_more_groups_or_reads_than_fit_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(epoch, "_memory_bytes", lambda: 1 << 34)
+    monkeypatch.setattr(epoch, "memory_bytes", lambda: 1 << 34)
     with pytest.raises(ArgumentError, match=f"an epoch of {MANY} samples has {MANY // 4} groups, .* shuffle='full'"):
         Loader(array(MANY), batch_size=2)
     one = Loader(array(2**45), batch_size=2, shuffle="full", buffer_bytes=8)
@@ -81,3 +82,61 @@ def test_more_samples_than_orders_have(rows: int) -> None:
         Loader(array(rows), Patches((1,)), batch_size=2)
     with pytest.raises(ArgumentError, match=f"there are {MANY * 10**6} samples"):
         Loader(array(MANY), batch_size=2, shuffle="full", weights=[10**6])
+
+
+@pytest.mark.parametrize("shuffle", ["full", False])
+def test_reads_are_chosen_in_little_memory(shuffle: Any) -> None:
+    large = gzarr.create_array({}, (10**9, 10**9), "u1", chunks=(64, 64), device="cpu")
+    tracemalloc.start()
+    try:
+        with pytest.raises(ArgumentError, match=r"an epoch of \d+ samples has \d+ reads, .* buffer_bytes"):
+            iter(Loader(large, Patches((64, 64)), batch_size=4, shuffle=shuffle))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 64 << 20
+
+
+def test_reads_are_cut_as_one_after_the_other() -> None:
+    rng = random.Random(1)
+    for _ in range(2000):
+        begin, most = rng.randint(0, 9), rng.randint(1, 40)
+        end, first = begin + rng.randint(0, 200), rng.randint(1, most)
+        expected, length = [begin], first
+        while expected[-1] < end:
+            expected.append(min(expected[-1] + length, end))
+            length = min(2 * length, most)
+        assert doubled(begin, end, first, most) == expected
+
+
+def test_samples_and_lists_of_them_that_do_not_fit_into_memory() -> None:
+    large = gzarr.create_array({}, 2**62, "u1", chunks=1000, device="cpu")
+    with pytest.raises(SelectionError, match=r"an array of samples of shape \(2, \d+\), .* smaller batch_size"):
+        next(iter(Loader(large, Patches((2**47,)), batch_size=2, shuffle=False, prefetch=0)))
+    with pytest.raises(ArgumentError, match="weights"):
+        Loader(large, Patches((2**16,), weights=[1, 2], samples=3), batch_size=2)
+
+
+def test_choices_that_do_not_fit_into_memory() -> None:
+    large = gzarr.create_array({}, (2**60, 2**60), "u1", chunks=(2**20, 2**20), device="cpu")
+    row = gzarr.create_array({}, 2**60, "u1", chunks=1000, device="cpu")
+    many = np.broadcast_to(np.True_, (2**25, 2**25))
+    few = np.zeros((4, 4))
+    for array, sampler, words in (
+        (large, Patches((2**40, 2**40), where=large), r"the choice by where= .* list the first elements"),
+        (large, Patches((2**35, 2**35), where=many), r"the choice by where= .* list the first elements"),
+        (row, Rows(where=row, samples=1), r"where= takes more memory .* part"),
+        (row, Rows(balance="", samples=1), r"balance='' takes more memory .* part"),
+        (few, Windows(0, {"y": (0, 0)}, static={"z": row}), r"'z' of static= takes more memory .* part"),
+    ):
+        with pytest.raises(ArgumentError, match=words) as refused:
+            Loader(array, sampler, shuffle="full")
+        assert "read it in parts" not in str(refused.value)
+
+
+@pytest.mark.parametrize(("chunk", "tiles"), [(100, "76924000000 parts"), (10**5, "1000000 parts")])
+def test_more_parts_or_patches_than_fit_memory(chunk: int, tiles: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(merge_tiles, "memory_bytes", lambda: 1 << 34)
+    out = gzarr.create_array({}, (10**8, 10**8), "f4", chunks=(chunk, chunk), device="cpu")
+    with pytest.raises(ArgumentError, match=rf"1000000000000 patches are put together in {tiles} .* larger chunks"):
+        Merge(out, Patches((100, 100)))

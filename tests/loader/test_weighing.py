@@ -337,7 +337,12 @@ def test_a_part_of_a_volume_is_a_random_one(tmp_path: Path) -> None:
         (Rows(balance="label", weights=np.ones(336)), "not both"),
         (Rows(weights=np.ones(4)), "weights must be 336 numbers"),
         (Rows(weights=np.zeros(336)), "not all of them 0"),
-        (Rows(weights=np.full(336, np.nan)), "weights must be"),
+        (Rows(weights=np.full(336, np.nan)), "weights must be numbers of at least 0, but weight 0 is nan"),
+        (Rows(weights=[1.0] * 9 + [-2.0] * 327), "but weight 9 is -2.0"),
+        (Rows(weights=[1.0] * 335 + [np.inf]), "but weight 335 is inf"),
+        # The number of its row, or its place in a list of those of the chosen rows.
+        (Rows(where=[5, 300], weights=[1.0] * 300 + [-1.0] * 36), "but weight 300 is -1.0"),
+        (Rows(where=[5, 300], weights=[1.0, np.nan]), "but weight 1 is nan"),
         (Rows(weights="heavy"), "weights must be numbers"),
         (Rows(samples=-1), "samples must be"),
         (Rows(samples=2.5), "samples must be"),  # type: ignore[arg-type]

@@ -187,3 +187,28 @@ def test_without_scipy(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(gzarr.ArgumentError, match=r"pip install 'gzarr\[sparse\]'"):
         m[:3]
     np.testing.assert_array_equal(m.to_dense(slice(3)), dense(SHAPE)[:3])
+
+
+def test_matrices_in_stores_are_told_how_to_be_read(tmp_path: Path) -> None:
+    """What the message names is taken."""
+    wanted = matrix()
+    m = gzarr.sparse.create(tmp_path / "m", wanted, device="cpu")
+    backed = anndata.io.sparse_dataset(zarr.open_group(tmp_path / "m", mode="r"))
+    parts = m.read_parts()
+    for block, words, read in (
+        (m, r"matrix\[:\] reads it", m[:]),
+        (backed, r"to_memory\(\) reads it", backed.to_memory()),
+        (parts, r"csr_array\(parts\[:3\], shape=parts.shape\)", sp.csr_array(parts[:3], shape=parts.shape)),
+        (m.to_dense(), r"csr_array\(values\)", sp.csr_array(m.to_dense())),
+    ):
+        with pytest.raises(gzarr.ArgumentError, match=words):
+            gzarr.sparse.create({}, block)
+        same(gzarr.sparse.create({}, read, device="cpu")[:], wanted)
+        new = gzarr.sparse.create({}, shape=(0, SHAPE[1]), device="cpu")
+        with pytest.raises(gzarr.ArgumentError, match=words):
+            new.append(block)
+    for block in (m, backed):
+        new = gzarr.sparse.create({}, shape=(0, SHAPE[1]), device="cpu")
+        for begin in range(0, SHAPE[0], 40):
+            new.append(block[begin : begin + 40])
+        same(new[:], wanted)

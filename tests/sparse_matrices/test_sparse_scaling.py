@@ -117,7 +117,7 @@ def test_what_is_refused() -> None:
         with pytest.raises(gzarr.ArgumentError, match="normalize must be"):
             m.dense(normalize=wrong)  # type: ignore[arg-type]
     with pytest.raises(gzarr.ArgumentError, match="log1p must be"):
-        m.dense(log1p=1)  # type: ignore[arg-type]
+        m.dense(log1p="no")  # type: ignore[arg-type]
     with pytest.raises(gzarr.ArgumentError, match="float32 or float64, not int32"):
         m.dense(dtype="i4", log1p=True)
     turned = gzarr.sparse.open(stored(DATA, "csc"), path="X", device="cpu")
