@@ -38,7 +38,8 @@ async def _cat_file(fs: Any, url: str, start: int | None = None, end: int | None
     options = dict(fs.kwargs)
     if start is not None:
         part = f"{start}" if start < 0 else f"{start}-{'' if end is None else end - 1}"
-        options["headers"] = {**options.get("headers", {}), "Range": f"bytes={part}"}
+        # A part of what was compressed for the way is no part of the value.
+        options["headers"] = {"Accept-Encoding": "identity", **options.get("headers", {}), "Range": f"bytes={part}"}
     session = await fs.set_session()
     async with session.get(fs.encode_url(url), **options) as response:
         status, stated = response.status, response.headers.get("Content-Range", "").encode("latin-1", "replace")

@@ -5,9 +5,9 @@ their keys below the group that is copied.
 
 - Groups are listed level by level, and what lies in a folder that is no node completely. Arrays are not listed: what
   lies in the folder of an array is a chunk, or left by someone who wrote chunks.
-- Documents that lie in a group are those of nodes, in whichever format, and left out. So is what gzarr keeps in
-  directories (locks, unfinished writes), which can be in archives and buckets, too; and so are files that desktops
-  leave in each folder that they show.
+- Documents that lie in a group are those of nodes, in whichever format, and left out. So are hidden files and folders,
+  whose names begin with a dot: repositories (`.git`), links of editors, what gzarr keeps in directories (locks,
+  unfinished writes), and what desktops leave in each folder that they show.
 - Hierarchies of the 2022 drafts, where documents and chunks lie elsewhere, have no such values.
 - Large values pass through a file without a name, so that neither store has to be a directory, memory is bounded, and
   each value is still written once, as a whole. (Stores of fsspec and of zarr-python take whole values only.)
@@ -33,7 +33,6 @@ from ..metadata.formats import FORMATS
 from ..metadata.model import GroupMetadata
 from ..nodes.change import documents_first
 from ..stores import io_threads, ozx
-from ..stores.atomic_files import is_reserved
 from ..stores.base import (
     ByteRange,
     DirectoryStore,
@@ -65,8 +64,8 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-#: Names of files with what desktops know of a folder: its icons and how it is shown.
-_OF_DESKTOPS: Final = frozenset({".DS_Store", "Thumbs.db", "desktop.ini"})
+#: Hidden on Windows only.
+_OF_DESKTOPS: Final = frozenset({"Thumbs.db", "desktop.ini"})
 #: Folders that are listed, and keys that are asked for, at a time.
 _TOGETHER: Final = 256
 #: Values copied in one step.
@@ -111,7 +110,10 @@ def other_values(root: Group, nodes: Mapping[str, NodeMetadata]) -> dict[str, li
                     below = key[len(start) :]
                     found[below] = [below]
             folders += [
-                prefix for prefix in prefixes if prefix[len(start) : -1] not in nodes and not is_document(prefix[:-1])
+                prefix
+                for prefix in prefixes
+                if prefix[len(start) : -1] not in nodes
+                and not (is_document(prefix[:-1]) or _is_ignored(prefix[:-1].rpartition("/")[2]))
             ]
 
     def inside(prefix: str) -> list[str]:
@@ -127,7 +129,8 @@ def other_values(root: Group, nodes: Mapping[str, NodeMetadata]) -> dict[str, li
 
 
 def _is_ignored(name: str) -> bool:
-    return is_reserved(name) or name in _OF_DESKTOPS
+    # Documents of version 2 are hidden files, too: below a folder that is no node, of nodes in a group of version 3.
+    return (name.startswith(".") and not is_document(name)) or name in _OF_DESKTOPS
 
 
 def _all(store: ReadableStore, calls: Sequence[Callable[[], T]]) -> list[T]:

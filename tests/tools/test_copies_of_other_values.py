@@ -37,7 +37,7 @@ VALUES = {
     "__extension/notes": b"of a reserved name",
     "removed/c/0": b"a chunk without an array",
 }
-#: What belongs to nodes, to unfinished writes, or to desktops.
+#: What belongs to nodes or to unfinished writes, or is hidden.
 PARTS = {
     "points/transcripts/.zattrs": b'{"beside": 1}',
     "image/readme.txt": b"in the folder of an array",
@@ -48,6 +48,8 @@ PARTS = {
     ".DS_Store": b"icons",
     "points/transcripts/points.parquet/.DS_Store": b"icons",
     "views/Thumbs.db": b"of a folder with nothing else",
+    ".git/objects/1f/07": b"of a repository",
+    "views/.git/HEAD": b"of a repository",
 }
 
 
