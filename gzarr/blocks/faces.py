@@ -10,6 +10,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..distinct import distinct
 from ..stores.temporary_files import temporary_files
 
 if TYPE_CHECKING:
@@ -194,7 +195,7 @@ def touching(own: BlockFaces, theirs: BlockFaces, direction: Index, connectivity
         for shift in shifts
         if sum(map(abs, shift)) <= left
     ]
-    keys = np.unique(np.concatenate(found))
+    keys = distinct(*found)
     return np.stack([keys >> 32, keys & 0xFFFFFFFF], axis=1).astype(np.int64, copy=False) - 1
 
 
@@ -204,7 +205,7 @@ def _pairs(mine: npt.NDArray[Any], other: npt.NDArray[Any], values: Any, other_v
     a, b = mine[both].astype(np.int64), other[both].astype(np.int64)
     keys: npt.NDArray[np.int64] = (a << 32) | b
     if len(keys):
-        keys = np.unique(keys[np.flatnonzero(np.append(True, keys[1:] != keys[:-1]))])
+        keys = distinct(keys[np.flatnonzero(np.append(True, keys[1:] != keys[:-1]))])
     if values is not None:
         keys = keys[values[(keys >> 32) - 1] == other_values[(keys & 0xFFFFFFFF) - 1]]
     return keys
