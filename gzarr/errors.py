@@ -190,7 +190,10 @@ class MissingChunkError(ChunkError, LookupError):
 
 
 def _shown(text: str) -> str:
-    """Return a message as it may be printed: names and values in it may be those of a stranger's store."""
+    """Return a message on one line, as it may be printed: names and values in it may be those of a stranger's store."""
+    if "\n" in text:
+        # Arrays and tables are shown on several lines.
+        text = " ".join(line.strip() for line in text.split("\n"))
     return _NOT_SHOWN.sub(lambda match: match[0].encode("unicode_escape").decode("ascii"), text)
 
 

@@ -17,7 +17,7 @@ from ..metadata.parts import MAX_NDIM
 from ..reasons import reason_of
 from .casting import cast, casts_safely, refused
 from .mixed_values import may_be_rounded, times_of, whole_numbers
-from .not_arrays import refuse_mappings, refuse_without_elements
+from .not_arrays import refuse_mappings, refuse_rounded, refuse_without_elements
 from .objects import ObjectType, as_objects, checked, object_type_of
 from .tensors import exported_tensor, is_tensor, tensor_on_host
 
@@ -334,7 +334,12 @@ def _taken(
                 value = value.compute()
             if isinstance(value, np.ndarray):
                 return value
-            return np.asarray(value) if objects and not fills else as_masked(value)
+            if objects and not fills:
+                return np.asarray(value)
+            array = as_masked(value)
+            if dtype is not None and kind_of(dtype) in "iu":
+                refuse_rounded(value, array, node)
+            return array
         refuse_masked(value, node)
         # What a field cannot hold is said there.
         refuse_mappings(value, node, objects=objects or (dtype is not None and dtype.names is not None))
@@ -581,7 +586,13 @@ def _plain(array: npt.NDArray[Any], dtype: np.dtype[Any], node: str) -> npt.NDAr
     if plain.shape != array.shape:
         raise refused(array, dtype, node)
     if dtype.kind in "mM" and (plain.dtype.kind == dtype.kind or (plain.dtype.hasobject and not _have_zones(array))):
-        times = times_of(array.tolist(), dtype, partial(_converted, dtype=dtype, node=node))
+        try:
+            times = times_of(array.tolist(), dtype, partial(_converted, dtype=dtype, node=node))
+        except ArgumentError:
+            raise
+        # An integer beside moments has no unit.
+        except (ValueError, OverflowError):
+            raise refused(array, dtype, node) from None
         if times is not None:
             return times
     if not plain.dtype.hasobject:

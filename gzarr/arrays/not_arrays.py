@@ -101,19 +101,42 @@ def refuse_tables(value: Any, array: Any, node: str) -> None:
     ArgumentError
         If elements of several types would be Python objects, or integers may have been rounded.
     """
-    if not hasattr(value, "columns") or not isinstance(array, np.ndarray):
+    if not hasattr(type(value), "columns") or not isinstance(array, np.ndarray):
         return
+    dtypes = _dtypes_of(value)
+    are_objects = array.dtype.hasobject and {type(item) for item in array.flat} not in ({str}, {bytes}, set())
+    if (are_objects and dtypes) or any(may_be_rounded(array, one) for one in dtypes):
+        raise _of_several_types(value, node)
+
+
+def refuse_rounded(value: Any, array: np.ndarray[Any, np.dtype[Any]], node: str) -> None:
+    """Refuse a table for integers if its own integers may have been rounded, for the sake of columns of other numbers.
+
+    Parameters and errors are as for :func:`refuse_tables`.
+    """
+    if array.dtype.kind not in "fc" or not hasattr(type(value), "columns"):
+        return
+    dtypes = _dtypes_of(value)
+    each = array.shape[-1:] == (len(dtypes),)
+    if any(may_be_rounded(array[..., i] if each else array, dtype) for i, dtype in enumerate(dtypes)):
+        raise _of_several_types(value, node)
+
+
+def _of_several_types(value: Any, node: str) -> ArgumentError:
+    names = "column_names" if hasattr(value, "column_names") else "columns"
+    return ArgumentError(
+        f"{node}: the columns of a {type(value).__name__} of several types are not one array; store each as an "
+        f"array of a group: gzarr.save(store, named={{name: table[name] for name in table.{names}}})"
+    )
+
+
+def _dtypes_of(value: Any) -> list[np.dtype[Any]]:
+    """Return the types of the columns of a table; none for anything else."""
     # Those of NumPy are known without looking into columns.
     dtypes = list(getattr(value, "dtypes", ()))
     if not all(isinstance(one, np.dtype) for one in dtypes) or not dtypes:
         dtypes = [np.asarray(column[:0]).dtype for column in columns_of(value) or ()]
-    are_objects = array.dtype.hasobject and {type(item) for item in array.flat} not in ({str}, {bytes}, set())
-    if (are_objects and dtypes) or any(may_be_rounded(array, one) for one in dtypes):
-        names = "column_names" if hasattr(value, "column_names") else "columns"
-        raise ArgumentError(
-            f"{node}: the columns of a {type(value).__name__} of several types are not one array; store each as an "
-            f"array of a group: gzarr.save(store, named={{name: table[name] for name in table.{names}}})"
-        )
+    return dtypes
 
 
 def _types_in(value: object) -> Iterator[type]:

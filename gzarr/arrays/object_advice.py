@@ -62,7 +62,7 @@ def _advice(items: Sequence[Any], others: Sequence[Any], given: Any) -> str:
         return missing_text(str if isinstance(first, str) else bytes, given)
     if len(others) < len(present):
         return f"they are of several types; {_AS_TEXT}"
-    if isinstance(first, datetime.date | datetime.timedelta):
+    if any(all(isinstance(item, kind) for item in present) for kind in (datetime.date, datetime.timedelta)):
         return _times(present, given)
     if hasattr(first, "to_timestamp") and (hasattr(given, "dt") or hasattr(given, "freq")):
         return f"take moments: values{_accessor(given)}.to_timestamp()"

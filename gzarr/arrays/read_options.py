@@ -12,7 +12,7 @@ from ..documents.json import quote
 from ..dtypes.v3 import is_only_numpys, parse_v3
 from ..engines.cuda.router import Decode
 from ..errors import ArgumentError, MetadataError, UnsupportedError
-from ..integers import is_integer
+from ..positive import positive
 
 if TYPE_CHECKING:
     from ..engines.access.access import Missing, Verify
@@ -99,11 +99,7 @@ def check_missing(missing: Missing) -> Missing:
 
 def check_budget(budget_bytes: int | None) -> int | None:
     """Return ``budget_bytes``; raise ArgumentError if it is not a positive integer or None."""
-    if budget_bytes is None:
-        return None
-    if isinstance(budget_bytes, bool) or not is_integer(budget_bytes) or budget_bytes < 1:
-        raise ArgumentError(f"budget_bytes must be a positive integer, not {budget_bytes!r}")
-    return int(budget_bytes)
+    return None if budget_bytes is None else positive("budget_bytes", budget_bytes)
 
 
 def check_verify(verify: Verify) -> Verify:

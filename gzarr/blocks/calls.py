@@ -10,6 +10,7 @@ from ..arrays.device_choice import resolve_device
 from ..engines.cuda.devices import get_device
 from ..errors import ArgumentError
 from ..flags import check_flags
+from ..positive import positive
 from ..tools.processes import as_executor, check_shared
 from ..windows.inputs import array_of, device_of, names_of
 from .arguments import broadcast
@@ -182,8 +183,7 @@ class CallOptions:
         check_flags(overlap=self.overlap, overwrite=self.overwrite, resume=self.resume)
         if self.overwrite and self.resume:
             raise ArgumentError("overwrite=True begins again, and resume=True continues: pass only one of them")
-        if type(self.budget_bytes) is not int or self.budget_bytes < 1:
-            raise ArgumentError(f"budget_bytes must be a positive integer, not {self.budget_bytes!r}")
+        object.__setattr__(self, "budget_bytes", positive("budget_bytes", self.budget_bytes))
 
 
 def plan_call(

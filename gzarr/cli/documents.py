@@ -11,25 +11,29 @@ from ..engines import kernels
 from ..errors import GzarrError
 from ..hierarchy.group import Group
 from ..plan.decode_program import analyse
-from ..progress import watch
+from . import output
 
 if TYPE_CHECKING:
+    import argparse
+
     from ..arrays.array import Array
     from ..metadata.model import ArrayMetadata
 
 
-def node(of: Array | Group, *, full: bool) -> dict[str, Any]:
+def node(of: Array | Group, parser: argparse.ArgumentParser, *, full: bool) -> dict[str, Any]:
     """Return what ``gzarr info`` says about a node.
 
     Parameters
     ----------
     of
         The node.
+    parser
+        Parser of the command, for :func:`gzarr.cli.output.members`.
     full
         As for :meth:`gzarr.arrays.storage.Stored.of`.
     """
     if isinstance(of, Group):
-        members = [{"name": path, **_brief(member)} for path, member in watch(of.walk(0), "reading metadata")]
+        members = [{"name": path, **_brief(member)} for path, member in output.members(of, 0, parser)]
         return {
             **_common(of), "implicit": of.implicit, "consolidated": of.consolidated, "members": members,
             "attributes": dict(of.attrs),
@@ -52,11 +56,11 @@ def node(of: Array | Group, *, full: bool) -> dict[str, Any]:
     }
 
 
-def tree(of: Array | Group, level: int | None) -> dict[str, Any]:
+def tree(of: Array | Group, level: int | None, parser: argparse.ArgumentParser) -> dict[str, Any]:
     """Return a node, and all nodes below it down to a level, parents first; None for all levels."""
     found = {**_common(of), **_brief(of)}
     if isinstance(of, Group):
-        found["nodes"] = [{"path": path, **_brief(below)} for path, below in watch(of.walk(level), "reading metadata")]
+        found["nodes"] = [{"path": path, **_brief(below)} for path, below in output.members(of, level, parser)]
     return found
 
 

@@ -137,8 +137,8 @@ def make_parser(*, whole: bool = False) -> argparse.ArgumentParser:
         action="store_true",
         help="list departures from the specification that are tolerated; exit code 1 if there are any",
     )
-    info.set_defaults(run=_info)
-    tree.set_defaults(run=_tree)
+    info.set_defaults(run=_info, parser=info)
+    tree.set_defaults(run=_tree, parser=tree)
 
     bench = commands.add_parser("bench", help="measure how fast arrays are read, compared with other libraries")
     bench.add_later = _add_bench_arguments
@@ -154,7 +154,7 @@ def make_parser(*, whole: bool = False) -> argparse.ArgumentParser:
     for name, summary in _MORE_COMMANDS.items():
         command = commands.add_parser(name, help=summary, description=f"{summary[0].upper()}{summary[1:]}.")
         command.add_later, run = _of_module(name)
-        command.set_defaults(run=run)
+        command.set_defaults(run=run, parser=command)
     for command in commands.choices.values() if whole else ():
         command.add_now()
     return parser
@@ -265,10 +265,10 @@ def _tree(args: argparse.Namespace) -> int:
     if args.json:
         from . import documents
 
-        output.print_json(documents.tree(node, args.level))
+        output.print_json(documents.tree(node, args.level, args.parser))
     elif isinstance(node, Group):
         root = f"{node.name}{ome.note(node)}"
-        terminal.show_tree(Tree(root, watch(node.walk(args.level), "reading metadata"), ome.note))
+        terminal.show_tree(Tree(root, output.members(node, args.level, args.parser), ome.note))
     else:
         print(array_repr(node))
     return 0
@@ -278,18 +278,18 @@ def _info(args: argparse.Namespace) -> int:
     from ..hierarchy.group import Group
 
     node = opened(args)
-    departures, unsupported = _departures(node, allow_pickle=args.allow_pickle) if args.strict else (None, [])
+    departures, unsupported = _departures(node, args) if args.strict else (None, [])
     if args.json:
         from . import documents
 
-        document = documents.node(node, full=args.full)
+        document = documents.node(node, args.parser, full=args.full)
         if departures is not None:
             document["departures"] = [{"node": path, "departure": text} for path, text in departures]
             document["unsupported"] = [{"node": path, "reason": text} for path, text in unsupported]
         output.print_json(document)
     else:
         if isinstance(node, Group):
-            _print_group(node)
+            _print_group(node, args.parser)
         else:
             _print_array(node, full=args.full)
         if departures is not None:
@@ -297,7 +297,7 @@ def _info(args: argparse.Namespace) -> int:
     return 1 if departures else 0
 
 
-def _departures(node: Array | Group, *, allow_pickle: bool) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+def _departures(node: Array | Group, args: argparse.Namespace) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
     """Return what departs from the specification in a node and everything below it: the path, and what it is.
 
     Returns
@@ -328,10 +328,12 @@ def _departures(node: Array | Group, *, allow_pickle: bool) -> tuple[list[tuple[
     for path in watch(paths, "reading metadata"):
         with collect() as tolerated:
             try:
-                found = open(node.store, path=path, use_consolidated=False, device="cpu", allow_pickle=allow_pickle)
+                found = open(
+                    node.store, path=path, use_consolidated=False, device="cpu", allow_pickle=args.allow_pickle
+                )
                 tolerated += ome.broken_rules(found)
             except UnsupportedError as error:
-                unsupported.append((f"/{path}", str(error)))
+                unsupported.append((f"/{path}", output.in_options(str(error), args.parser)))
             except NodeNotFoundError as error:
                 # Where nothing can be listed, consolidated metadata names groups that have no document.
                 if is_listable(node.store) or path not in groups:
@@ -354,12 +356,12 @@ def _print_departures(departures: Sequence[tuple[str, str]], unsupported: Sequen
         print(f"  {printable(f'{path} {text}', 400)}")
 
 
-def _print_group(group: Group) -> None:
+def _print_group(group: Group, parser: argparse.ArgumentParser) -> None:
     from ..display import Info, Tree
     from . import ome, terminal
 
     terminal.show_info(Info([*group.info.rows, *ome.rows(group)]))
-    terminal.show_tree(Tree(group.name, watch(group.walk(0), "reading metadata"), ome.note), root=False)
+    terminal.show_tree(Tree(group.name, output.members(group, 0, parser), ome.note), root=False)
 
 
 def _print_array(array: Array, *, full: bool) -> None:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Any
 
 from ..display import printable
-from ..errors import MetadataError
+from ..errors import GzarrError, MetadataError
 from ..hierarchy.group import Group
 from ..ome.checking import broken_links
+from ..ome.levels import grid_of, in_image
 from ..ome.metadata import Scale, UnknownTransform
 from ..ome.nodes import metadata_of
 
 if TYPE_CHECKING:
-    from ..ome.metadata import Dataset, Multiscale, OmeMetadata, Transform
+    from collections.abc import Sequence
+
+    from ..ome.metadata import Multiscale, OmeMetadata, Transform
 
 #: Limit of the names shown in one row.
 _SHOWN = 12
@@ -98,18 +102,39 @@ def _image_rows(image: Multiscale) -> list[tuple[str, str]]:
         if image.axes is None
         else ", ".join(f"{axis.name} ({axis.unit})" if axis.unit else axis.name for axis in image.axes)
     )
-    return [("Axes", axes), ("Levels", _names([_level(dataset) for dataset in image.datasets]))]
+    levels = [_level(image, index) for index in range(len(image.datasets))]
+    return [("Axes", axes), ("Coordinate systems", _systems(image)), ("Levels", _names(levels))]
 
 
-def _level(dataset: Dataset) -> str:
+def _systems(image: Multiscale) -> str:
+    """Return the names of the coordinate systems, and which one is that of scale and translation."""
+    names = _names([system.name for system in image.coordinate_systems])
+    if image.physical is None or len(image.coordinate_systems) == 1:
+        return names
+    return f"{names}; image.system is {image.physical}"
+
+
+def _level(image: Multiscale, index: int) -> str:
+    dataset = image.datasets[index]
     steps = [_step(transform) for transform in dataset.transforms]
+    if image.transforms:
+        steps = []
+        # What is not a scale and a translation has none, nor has an image that does not say in which system.
+        with contextlib.suppress(GzarrError):
+            own = grid_of(image, index, len(image.axes or ()), dataset.path)
+            if own is not None:
+                steps = [_factors(in_image(own, image, dataset.path).scale)]
     return f"{dataset.path} {' '.join(steps)}".rstrip()
 
 
 def _step(transform: Transform) -> str:
     if isinstance(transform, Scale):
-        return f"({', '.join(f'{factor:g}' for factor in transform.factors)})"
+        return _factors(transform.factors)
     return f"[{transform.type}]" if isinstance(transform, UnknownTransform) else ""
+
+
+def _factors(factors: Sequence[float]) -> str:
+    return f"({', '.join(f'{factor:g}' for factor in factors)})"
 
 
 def _names(names: Any) -> str:

@@ -11,8 +11,14 @@ import re
 import sys
 from typing import TYPE_CHECKING, Any
 
+from ..errors import MetadataError
+from ..progress import watch
+
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Iterator
+
+    from ..hierarchy.group import Group
 
 
 def add_output(parser: argparse.ArgumentParser) -> None:
@@ -67,6 +73,15 @@ def in_options(text: str, parser: argparse.ArgumentParser) -> str:
 
     value = r"'[^']*'|\"[^\"]*\"|\{[^{}]*\}|\w+"
     return re.sub(rf"[\w.]+\([^()]*\)|(?<![^\s(])(?P<name>{names})=(?P<value>{value})?", named, text)
+
+
+def members(group: Group, level: int | None, parser: argparse.ArgumentParser) -> Iterator[tuple[str, Any]]:
+    """Yield the nodes below a group as :meth:`gzarr.Group.walk`; errors name the options of a command."""
+    for path, found in watch(group.walk(level), "reading metadata"):
+        node: Any = found
+        if isinstance(found, MetadataError):
+            node = type(found)(in_options(found.message, parser), json_path=found.json_path, key=found.key)
+        yield path, node
 
 
 def say(args: argparse.Namespace, text: str) -> None:

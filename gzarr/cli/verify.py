@@ -7,12 +7,13 @@ checked; ``unchecked``, how many of these chunks have no checksum; and ``problem
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ..progress import watch
 from .copy import counted
 from .locations import add_allow_pickle, add_location, options_of
-from .output import add_output, print_json, say
+from .output import add_output, in_options, print_json, say
 
 if TYPE_CHECKING:
     import argparse
@@ -63,8 +64,9 @@ def run(args: argparse.Namespace) -> int:
     found: list[dict[str, Any]] = []
     count = 0
     for problems in watch(verification.steps(), "decoding chunks"):
-        for problem in problems:
+        for found_problem in problems:
             count += 1
+            problem = replace(found_problem, reason=in_options(found_problem.reason, args.parser))
             if args.json:
                 found.append(problem.to_json())
             else:

@@ -38,6 +38,7 @@ def way_to_fill(value: object) -> str | None:
 
 def has_nulls(value: object) -> bool:
     """Return whether a value in host memory is a table or a column with nulls, as :func:`as_masked` finds them."""
+    value = _held(value)
     columns = columns_of(value)
     parts = [value] if columns is None else columns
     return any(_nulls(part) is not None and isinstance(_column(part), np.ma.MaskedArray) for part in parts)
@@ -54,9 +55,7 @@ def as_masked(value: Any) -> npt.NDArray[Any]:
     value
         Table, column or any other array, in host memory.
     """
-    if hasattr(value, "dims") and hasattr(getattr(value, "dtype", None), "na_value"):
-        # xarray holds columns of pandas.
-        value = value.data
+    value = _held(value)
     columns = columns_of(value)
     if columns is None:
         return _column(value)
@@ -74,13 +73,20 @@ def as_masked(value: Any) -> npt.NDArray[Any]:
 
 def columns_of(value: Any) -> list[Any] | None:
     """Return the columns of a table of pandas, polars or pyarrow in memory; None for anything else."""
-    if not hasattr(value, "columns") or isinstance(value, np.ndarray) or hasattr(value, "__dask_graph__"):
+    # Elements of a column of pandas are attributes, too, by their labels.
+    kind = type(value)
+    if not hasattr(kind, "columns") or hasattr(value, "__dask_graph__"):
         return None
-    if hasattr(value, "iloc"):
+    if hasattr(kind, "iloc"):
         return [value.iloc[:, i] for i in range(value.shape[1])]
-    if hasattr(value, "get_columns"):
+    if hasattr(kind, "get_columns"):
         return list(value.get_columns())
-    return list(value.columns) if hasattr(value, "drop_null") else None
+    return list(value.columns) if hasattr(kind, "drop_null") else None
+
+
+def _held(value: Any) -> Any:
+    """Return the column of pandas that xarray holds; other values as they are."""
+    return value.data if hasattr(type(value), "dims") and hasattr(getattr(value, "dtype", None), "na_value") else value
 
 
 def _column(column: Any) -> npt.NDArray[Any]:
@@ -109,8 +115,9 @@ def _nulls(column: Any) -> tuple[_Methods, npt.NDArray[np.bool_]] | None:
     if methods is None or type(getattr(dtype, "na_value", None)).__name__ == "NaTType":
         return None
     # What libraries that count them know already.
-    number = getattr(column, "null_count", None)
-    if number is not None and not (number() if callable(number) else number):
-        return None
+    if hasattr(type(column), "null_count"):
+        number = column.null_count
+        if not (number() if callable(number) else number):
+            return None
     mask = np.asarray(getattr(column, methods.nulls)(), bool)
     return (methods, mask) if mask.any() else None

@@ -65,7 +65,8 @@ def check_names(arguments: Mapping[str, Any]) -> None:
     for name in arguments:
         if name not in ArrayArguments.__optional_keys__:
             known = ", ".join(sorted(NewArrayArguments.__optional_keys__))
-            raise ArgumentError(f"there is no argument {name!r}; the arguments for a new array are {known}")
+            of_group = "an array in a group has the format of the group, and " if name == "zarr_format" else ""
+            raise ArgumentError(f"there is no argument {name!r}; {of_group}the arguments for a new array are {known}")
 
 
 def new_metadata(

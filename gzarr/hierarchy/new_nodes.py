@@ -34,7 +34,7 @@ from ..nodes.create import (
 )
 from ..stores.base import StagingStore
 from ..stores.locks import hold_node
-from .array_spec import data_type, new_metadata
+from .array_spec import check_names, data_type, new_metadata
 from .auto_chunks import mean_nbytes
 
 if TYPE_CHECKING:
@@ -83,6 +83,8 @@ class NewArray:
         fill_masked = flag("fill_masked", describing.pop("fill_masked", False))
         write_empty_chunks = flag("write_empty_chunks", describing.pop("write_empty_chunks", False))
         check_flags(overwrite=overwrite)
+        # Here, for some are arguments of functions that get them.
+        check_names(describing)
         described = cast("ArrayArguments", describing)
         if data is not None:
             data, shape, described = arguments_of_data(data, shape, described, zarr_format, fill_masked=fill_masked)

@@ -78,8 +78,8 @@ def fitting(what: str, hint: str) -> Iterator[None]:
 
 def as_array(name: str, value: Any) -> np.ndarray[Any, np.dtype[Any]]:
     """Return what was given as an array of NumPy."""
-    try:
-        with fitting(f"{name}=", "give arrays of a part, such as array.view[:10**9]"):
+    with fitting(f"{name}=", "give arrays of a part, such as array.view[:10**9]"):
+        try:
             return np.asarray(value)
-    except (TypeError, ValueError, OverflowError) as error:
-        raise ArgumentError(f"{name}= cannot be made an array: {error}") from error
+        except (TypeError, ValueError, OverflowError) as error:
+            raise ArgumentError(f"{name}= cannot be made an array: {error}") from error

@@ -107,7 +107,7 @@ def volumes_of(given: Inputs) -> list[dict[str, ExportedArray]]:
     named = _named(given)
     values = [value for volume in named for value in volume.values()]
     device = device_of(values)
-    nodes = {id(value): opened(value, device) for value in values}
+    nodes = {key: opened(value, device) for key, value in {id(value): value for value in values}.items()}
     named = [_with_columns({name: nodes[id(value)] for name, value in volume.items()}) for volume in named]
     arrays: dict[int, ExportedArray] = {}
     for volume in named:

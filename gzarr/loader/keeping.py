@@ -41,7 +41,8 @@ _TRIED_SAMPLES: Final = 1 << 11
 _TRIED_USES: Final = 1 << 14
 _TRIED_READS: Final = 2
 _MOST_TRIED: Final = 1 << 15
-#: Reads that have as many uses as are tried and looked at ahead: each has at least one.
+#: Most reads that are listed to try some: each has at least one use, so these have as many as are tried, and as many
+#: as are looked at ahead of them.
 _MOST_READS: Final = 1 << 17
 #: To copy a byte costs about so much of decoding one, unless that has to be fetched from a remote store, too.
 _COPYING: Final = 0.1

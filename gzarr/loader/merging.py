@@ -19,6 +19,7 @@ from ..dtypes.properties import kind_of, number_limits
 from ..errors import ArgumentError
 from ..flags import flag
 from ..poses.numbers_given import as_floats
+from ..positive import positive
 from .merge_memory import merge_memory
 from .merge_tiles import Tiles, tile_axes
 from .samplers import Patches
@@ -157,9 +158,8 @@ class Merge:
             )
         if sampler.is_posed:
             raise ArgumentError("posed patches (rotate=, scale=, …) cannot be put together: they lie on no grid")
-        if type(budget_bytes) is not int or budget_bytes < 1:
-            raise ArgumentError(f"budget_bytes must be a positive integer, not {budget_bytes!r}")
-        self._out, self._partial, self._budget_bytes = out, flag("partial", partial), budget_bytes
+        self._budget_bytes = positive("budget_bytes", budget_bytes)
+        self._out, self._partial = out, flag("partial", partial)
         shape: Any = sampler.shape
         self._axes = _checked_axes(sampler.axes if axes is None else axes, len(np.atleast_1d(shape)), out)
         k = len(self._axes)

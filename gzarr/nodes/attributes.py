@@ -6,7 +6,7 @@ import copy
 from collections.abc import Iterator, Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from ..errors import ReadOnlyError
+from ..errors import ArgumentError, ReadOnlyError
 from ..flags import check_flags
 from ..metadata.model import ArrayMetadata
 from ..metadata.to_documents import group_with_attributes, plain, plain_changed, with_attributes
@@ -162,7 +162,7 @@ class Attributes(MutableMapping[str, Any]):
 
         def with_it(present: dict[str, Any]) -> dict[str, Any]:
             nonlocal found
-            changed = present if name in present else {**present, **plain({name: default})}
+            changed = present if name in present else {**present, **self._checked(plain, {name: default})}
             found = changed[name]
             return changed
 
@@ -172,12 +172,12 @@ class Attributes(MutableMapping[str, Any]):
 
     def update(self, *args: Any, **kwargs: Any) -> None:
         """Change some attributes in one write; arguments as for ``dict.update``."""
-        given = plain(dict(*args, **kwargs))
+        given = self._checked(plain, dict(*args, **kwargs))
         self._change(lambda present: {**present, **given})
 
     def put(self, attributes: Mapping[str, Any], *, lock: bool = False) -> None:
         """Replace all attributes in one write; ``lock`` as for :meth:`change`."""
-        given = plain(attributes)
+        given = self._checked(plain, attributes)
         self._change(lambda _: given, lock=lock)
 
     def change(self, function: Callable[[dict[str, Any]], Mapping[str, Any]], *, lock: bool = False) -> None:
@@ -201,11 +201,18 @@ class Attributes(MutableMapping[str, Any]):
         >>> group.attrs["wells"]
         ['A/1', 'A/2']
         """
-        self._change(lambda present: plain_changed(function(copy.deepcopy(present)), present), lock=lock)
+        self._change(lambda present: self._checked(plain_changed, function(copy.deepcopy(present)), present), lock=lock)
 
     def clear(self) -> None:
         """Remove all attributes in one write."""
         self._change(lambda _: {})
+
+    def _checked(self, check: Callable[..., dict[str, Any]], *given: Any) -> dict[str, Any]:
+        """Return attributes as they are checked; an error names the node, too."""
+        try:
+            return check(*given)
+        except ArgumentError as error:
+            raise ArgumentError(f"'/{self._node.path}': {error}") from None
 
     def _take(self, choose: Callable[[dict[str, Any]], str | None]) -> tuple[str, Any] | None:
         """Remove the attribute that is chosen of those in the store; return its name and value, or None if absent."""

@@ -73,14 +73,29 @@ class Location:
 
 
 @contextlib.contextmanager
-def advising(instead: str) -> Iterator[None]:
-    """Have errors advise something else than ``overwrite=True``, for callers that have no such argument."""
+def advising(instead: str = _ADVICE, *, formats: Mapping[ZarrFormat, str] | None = None) -> Iterator[None]:
+    """Have errors advise what their callers can do.
+
+    Parameters
+    ----------
+    instead
+        Advice in place of ``overwrite=True``, for callers that have no such argument.
+    formats
+        The same in place of each ``zarr_format=``.
+    """
     try:
         yield
     except (ArgumentError, StoreError) as error:
         message, *others = error.args
-        error.args = (str(message).replace(_ADVICE, instead), *others)
+        text = str(message).replace(_ADVICE, instead)
+        for zarr_format, other in (formats or {}).items():
+            text = text.replace(_format_advice(zarr_format), other)
+        error.args = (text, *others)
         raise
+
+
+def _format_advice(zarr_format: ZarrFormat) -> str:
+    return f"pass zarr_format={zarr_format!r}"
 
 
 def inspect_location(store: ReadableStore, path: str, zarr_format: ZarrFormat) -> Location:
@@ -149,7 +164,7 @@ def _parents(
             check_writable(format, f"'/{path}': the group '/{group}' is one of {format.title}")
             raise ArgumentError(
                 f"'/{path}': the group '/{group}' has Zarr format {format.zarr_format!r}, and all nodes of a hierarchy "
-                f"have the same; pass zarr_format={format.zarr_format!r}"
+                f"have the same; {_format_advice(format.zarr_format)}"
             )
     if layout is not None:
         inside = [group for group in above if layout.contains(group)]

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from ..distinct import distinct
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -128,7 +130,7 @@ def uneven(start: IntArray, count: IntArray, step: int, axis: ChunkAxis) -> Know
         coord[looked_up] = axis.chunk_of((start[window] + nth * step)[looked_up])
         # Several elements may be in one.
         own = np.append(True, (coord[1:] != coord[:-1]) | (window[1:] != window[:-1]))
-        window, coord = window[own[: len(window)]], coord[own[: len(coord)]]
+        window, coord = window[own], coord[own]
     base = axis.begins(coord) - start[window]
     first = np.maximum(-(-base // step), 0)
     end = np.minimum(-(-(base + axis.lengths(coord)) // step), count[window])
@@ -151,7 +153,7 @@ def touched(selection: Selection, d: int, axis: ChunkAxis) -> tuple[int, int]:
     if not count:
         return 0, 0
     if indices is not None:
-        coords = np.unique(axis.chunk_of(indices))
+        coords = distinct(axis.chunk_of(indices))
         return len(coords), int(axis.lengths(coords).sum())
     return axis.touched(start, step, count)
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..distinct import distinct
 from ..errors import SelectionError
 from ..metadata.chunk_grid import MAX_UNEVEN_CHUNKS, ChunkGrid, RectilinearAxis, RegularAxis
 from .axes import IndexTable, offsets_of
@@ -160,7 +161,7 @@ def _parts_of_chunks(
     """
     # Chunks between those two have equal parts in a run, unless elements divide them unevenly: these are listed.
     begins = axis.run_chunks
-    runs = np.unique(np.concatenate([[low, low + 1, high], begins[(begins > low) & (begins < high)]]))
+    runs = distinct([low, low + 1, high], begins[(begins > low) & (begins < high)])
     chunks = np.diff(runs, append=high + 1)
     length = axis.lengths(runs)
     parts = np.where((length > step) & (length % step != 0), chunks, 1)

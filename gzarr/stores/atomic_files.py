@@ -446,11 +446,31 @@ def sync_directory(directory: int | None, base: str) -> None:
             os.close(fd)
 
 
-def make_directories(path: str, *, durable: bool) -> None:
-    """Make a directory and its missing parents; if ``durable``, flush the name of each directory made.
+def make_directories(path: str, *, durable: bool) -> list[str]:
+    """Make a directory and its missing parents, or none; if ``durable``, flush the name of each directory made.
 
-    Raises ``FileNotFoundError`` if another process erased one of them meanwhile: try again.
+    Returns the paths of those made, parents first. Raises ``FileNotFoundError`` if another process erased one of them
+    meanwhile: try again.
     """
+    made: list[str] = []
+    try:
+        _make_directories(path, made, durable=durable)
+    except OSError:
+        # The system refuses a name that is too long, for example, only where its parents exist.
+        remove_empty(made)
+        raise
+    return made
+
+
+def remove_empty(made: Sequence[str]) -> None:
+    """Remove directories of :func:`make_directories` that are still empty."""
+    with contextlib.suppress(OSError):
+        for path in reversed(made):
+            os.rmdir(path)  # noqa: PTH106
+
+
+def _make_directories(path: str, made: list[str], *, durable: bool) -> None:
+    """Make the same, and append the paths of those that were missing, parents first."""
     above = os.path.dirname(path)  # noqa: PTH120
     try:
         os.mkdir(path)  # noqa: PTH102
@@ -461,9 +481,12 @@ def make_directories(path: str, *, durable: bool) -> None:
     except FileNotFoundError:
         if above == path:
             raise
-        make_directories(above, durable=durable)
-        with contextlib.suppress(FileExistsError):
+        _make_directories(above, made, durable=durable)
+        try:
             os.mkdir(path)  # noqa: PTH102
+        except FileExistsError:
+            return
+    made.append(path)
     if durable:
         sync_directory(None, above)
 

@@ -21,6 +21,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from ..errors import ArgumentError, ValueReplacedError, ValueSizeError
+from ..positive import positive
 from . import io_threads, traffic
 from .base import (
     Answer,
@@ -126,8 +127,7 @@ class CachedStore(RequestedValues):
     ) -> CachedStore:
         """Make an object of the class that has the methods of the store."""
         inner: Any = open_store(store, storage_options=storage_options)
-        if type(max_bytes) is not int or max_bytes < 1:
-            raise ArgumentError(f"max_bytes must be a positive integer, not {max_bytes!r}")
+        max_bytes = positive("max_bytes", max_bytes)
         _check_check(check)
         if check != "always" and isinstance(inner, WritableStore) and not inner.read_only:
             raise ArgumentError(

@@ -23,6 +23,7 @@ from .atomic_files import (
     clean_once,
     give_mode,
     make_directories,
+    remove_empty,
     remove_later,
     remove_tree,
     sync_directory,
@@ -64,7 +65,7 @@ class FolderStage:
     def __init__(self, target: str, below: str, opened: Callable[[Path], Store], *, durable: bool) -> None:
         self._target, self._above = Path(target), Path(target).parent
         self._durable = durable
-        make_directories(str(self._above), durable=durable)
+        self._parents = make_directories(str(self._above), durable=durable)
         self._root = self._above / temporary_name()
         self._is_in_place = False
         # If an interrupt, here or at the caller's, keeps this object from being discarded.
@@ -167,6 +168,8 @@ class FolderStage:
                     "next write tries that again"
                 )
             remove_later(str(self._root))
+        if not self._is_in_place:
+            remove_empty(self._parents)
         self._lost.detach()
         return left
 

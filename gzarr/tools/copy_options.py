@@ -9,6 +9,7 @@ from ..arrays.device_choice import resolve_device
 from ..errors import ArgumentError
 from ..flags import check_flags
 from ..metadata.formats import check_zarr_format
+from ..positive import positive
 from .copied_metadata import KEEP, ChunkStorage, check_lengths
 
 if TYPE_CHECKING:
@@ -49,8 +50,7 @@ class CopyOptions:
         )
         if self.overwrite and self.resume:
             raise ArgumentError("overwrite erases an existing copy, and resume continues it: pass only one of them")
-        if type(self.budget_bytes) is not int or self.budget_bytes < 1:
-            raise ArgumentError(f"budget_bytes must be a positive integer, not {self.budget_bytes!r}")
+        object.__setattr__(self, "budget_bytes", positive("budget_bytes", self.budget_bytes))
         check_zarr_format(self.zarr_format, optional=True, new=True)
         resolve_device(self.device)
         check_lengths("chunks", self.chunks)

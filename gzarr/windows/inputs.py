@@ -10,7 +10,9 @@ import numpy as np
 
 from ..arrays.array import Array
 from ..arrays.device_choice import resolve_device
+from ..arrays.not_arrays import refuse_tables
 from ..arrays.view import ArrayView
+from ..documents.json import quote
 from ..dtypes.masks import refuse_masked
 from ..dtypes.nulls import as_masked
 from ..errors import ArgumentError
@@ -72,12 +74,12 @@ def array_of(value: Input, device: str, wanted: str) -> AnyArray:
         return level
     if _package_of(value) == "xarray":
         value = _elements(value, wanted)
-    elif hasattr(value, "to_numpy") or hasattr(value, "__dlpack__"):
+    elif not isinstance(value, np.ndarray) and (hasattr(value, "to_numpy") or hasattr(value, "__dlpack__")):
         value = _of_library(value)
     if isinstance(value, np.ndarray):
         # There is nothing to decode.
         return new_array(value, device=device, codecs=None)
-    raise ArgumentError(f"{wanted}, not {_told(value)}")
+    raise ArgumentError(f"{wanted}, not {quote(value)}")
 
 
 def opened(value: Input, device: str) -> Input:
@@ -148,21 +150,17 @@ def _of_library(value: Any) -> npt.NDArray[Any]:
     """
     try:
         array = as_masked(value)
+        refuse_tables(value, array, "the input of a loader")
         if isinstance(array, np.ma.MaskedArray) and array.dtype.kind != "f":
             refuse_masked(array, "the input of a loader", value)
         return array.filled(np.nan) if isinstance(array, np.ma.MaskedArray) else array
     # Of elements on a GPU, TypeError; of those with gradients, RuntimeError.
     except (TypeError, ValueError, RuntimeError) as error:
-        raise ArgumentError(f"{_told(value)} cannot be made an array of NumPy: {error}") from error
+        raise ArgumentError(f"{quote(value)} cannot be made an array of NumPy: {error}") from error
 
 
 def _package_of(value: object) -> str:
     return type(value).__module__.partition(".")[0]
-
-
-def _told(value: object) -> str:
-    """Return a value as one short line."""
-    return f"{' '.join(repr(value).split()):.100}"
 
 
 def _is_image(value: object) -> bool:

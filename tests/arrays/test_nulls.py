@@ -181,10 +181,21 @@ def test_lists_of_columns() -> None:
     assert a[...].tolist() == [[1, BIG], [3, 1]]
 
 
+def test_labels_of_elements_are_no_methods() -> None:
+    """pandas has elements as attributes, too."""
+    labels = ["columns", "iloc", "dims", "null_count"]
+    for dtype in ("i8", "Int64"):
+        assert gzarr.array(pd.Series([1, 2, 3, 0], labels, dtype=dtype))[...].tolist() == [1, 2, 3, 0]
+    with pytest.raises(ArgumentError, match="null"):
+        gzarr.array(pd.Series([1, None, 3, 0], labels, dtype="Int64"))
+
+
 def test_columns_in_xarray() -> None:
     xarray = pytest.importorskip("xarray")
     with pytest.raises(ArgumentError, match=r"null.*\.fillna"):
         gzarr.array(xarray.DataArray(pd.array([BIG, None], dtype="Int64"), dims="x"))
+    with pytest.raises(ArgumentError, match=r"null.*\.fillna"):
+        gzarr.array([xarray.DataArray(pd.array([BIG, None], dtype="Int64"), dims="x")])
     assert gzarr.array(xarray.DataArray(pd.array([BIG, 1], dtype="Int64"), dims="x"))[...].tolist() == [BIG, 1]
 
 

@@ -56,6 +56,12 @@ CASES: dict[str, tuple[Any, str, str, Any]] = {
     "decimals as text": ([Decimal("1.10")], "Decimal", "np.asarray(values).astype(str)", np.array(["1.10"])),
     "large integers": ([2**70], "int", "np.asarray(values).astype(str)", np.array([str(2**70)])),
     "several types": (np.array(["a", 1], object), "int", "np.asarray(values).astype(str)", np.array(["a", "1"])),
+    "a moment and a duration": (
+        [NOON, datetime.timedelta(1)],
+        "datetime",
+        "np.asarray(values).astype(str)",
+        np.array(["2020-01-01 12:30:00", "1 day, 0:00:00"]),
+    ),
     "time of day": ([datetime.time(12, 1)], "time", "np.asarray(values).astype(str)", np.array(["12:01:00"])),
     "zones in a column": (ZONED, "Timestamp", "values.dt.tz_convert(None)", MOMENTS),
     "zones in an index": (pd.DatetimeIndex(ZONED), "Timestamp", "values.tz_convert(None)", MOMENTS),
@@ -158,3 +164,11 @@ def test_zones_are_not_dropped_from_objects() -> None:
     a = gzarr.zeros(2, dtype="M8[us]")
     with pytest.raises(ArgumentError, match="not elements of"):
         a[...] = ZONED
+
+
+@pytest.mark.parametrize("wrong", [3, 10**30, "x", datetime.timedelta(1)])
+def test_what_is_no_moment_beside_moments(wrong: Any) -> None:
+    a = gzarr.zeros(2, dtype="M8[us]")
+    for values in ([NOON, wrong], np.array([NOON, wrong], object)):
+        with pytest.raises(ArgumentError):
+            a[...] = values

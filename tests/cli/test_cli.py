@@ -262,3 +262,19 @@ def test_main_returns_its_code(root, capsys):
     with pytest.raises(SystemExit) as info:
         main(["nonesuch"])
     assert info.value.code == 2
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["tree", "tree --json", "info", "info --json", "info --strict", "info --strict --json", "verify", "verify --json"],
+)
+def test_what_nodes_below_need_is_said_in_options(tmp_path, capsys, command):
+    array = gzarr.create_group(tmp_path, zarr_format=2).create_array(
+        "o", data=np.array([1, "a"], object), dtype=object, filters=[{"id": "json2"}]
+    )
+    path = tmp_path / array.path / ".zarray"
+    path.write_text(path.read_text().replace("json2", "pickle"))
+    main([*command.split(), str(tmp_path)])
+    out = capsys.readouterr().out
+    assert "open with --allow-pickle" in out
+    assert "allow_pickle" not in out

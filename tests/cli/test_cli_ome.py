@@ -165,3 +165,29 @@ def test_labels_with_other_levels_than_their_image(tmp_path, capsys, version):
     gzarr.ome.pyramid(tmp_path, levels=2, overwrite=True)
     assert main(["info", str(tmp_path), "--strict"]) == 1
     assert "'same' must have as many levels as the image, 2, and has 3" in capsys.readouterr().out
+
+
+SYSTEMS = [
+    ([("global", 3.0)], "yx, global, physical; image.system is global", "0 (1.5, 1.5)"),
+    ([("a", 3.0), ("b", 4.0)], "yx, a, b", "0"),
+    ([("a", 3.0), ("global", 4.0)], "yx, a, global, physical; image.system is global", "0 (2, 2)"),
+    ([(None, 3.0)], None, "0 (1.5, 1.5)"),
+]
+
+
+@pytest.mark.filterwarnings("ignore::gzarr.ome.MetadataWarning")
+@pytest.mark.parametrize(("systems", "names", "levels"), SYSTEMS, ids=["one", "several", "global", "unnamed"])
+def test_coordinate_systems(tmp_path, capsys, systems, names, levels):
+    axes = [{"name": name, "type": "space"} for name in "yx"]
+    transforms = [
+        {"type": "scale", "scale": [factor, factor]}
+        | ({} if name is None else {"input": {"name": "yx", "axes": axes}, "output": {"name": name, "axes": axes}})
+        for name, factor in systems
+    ]
+    datasets = [{"path": "0", "coordinateTransformations": [{"type": "scale", "scale": [0.5, 0.5]}]}]
+    image = {"axes": axes, "datasets": datasets, "coordinateTransformations": transforms}
+    gzarr.create_group(tmp_path, attributes={"ome": {"version": "0.5", "multiscales": [image]}})
+    assert main(["info", str(tmp_path)]) == 0
+    lines = {line.partition(" : ")[0].strip(): line.partition(" : ")[2] for line in capsys.readouterr().out.split("\n")}
+    assert lines.get("Coordinate systems") == names
+    assert lines["Levels"] == levels

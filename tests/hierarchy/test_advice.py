@@ -86,3 +86,49 @@ def test_dates_in_records_are_not_a_time(zarr_format: Any, tmp_path: Path) -> No
     theirs: Any = pytest.importorskip("zarr").open_array(tmp_path / "b", mode="r")[...]
     assert np.isnat(theirs["t"]).all()
     assert theirs["x"].tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("name", ["create", "create_plate"])
+def test_the_version_of_an_image_in_a_hierarchy_of_another_format(name: str) -> None:
+    call: dict[str, Callable[[dict[str, Any], str], Any]] = {
+        "create": lambda store, version: gzarr.ome.create(
+            store, np.zeros((4, 4), "u1"), path="x", axes="yx", version=version
+        ),
+        "create_plate": lambda store, version: gzarr.ome.create_plate(
+            store, path="x", rows=["A"], columns=["1"], version=version
+        ),
+    }
+    formats: list[tuple[Any, str, str]] = [(2, "0.5", "0.4"), (3, "0.4", "0.5")]
+    for zarr_format, version, advised in formats:
+        store: dict[str, Any] = {}
+        gzarr.create_group(store, zarr_format=zarr_format)
+        with pytest.raises(gzarr.ArgumentError, match=f"have the same; pass version='{advised}'$"):
+            call[name](store, version)
+        call[name](store, advised)
+
+
+@pytest.mark.parametrize("name", ["zarr_format", "path", "layout", "object_nbytes", "device"])
+def test_arguments_that_arrays_in_groups_do_not_have(name: str) -> None:
+    group = gzarr.create_group({})
+    text = (
+        "an array in a group has the format of the group" if name == "zarr_format" else "the arguments for a new array"
+    )
+    unknown: dict[str, Any] = {name: 3}
+    for create in (group.create_array, group.require_array):
+        with pytest.raises(gzarr.ArgumentError, match=f"there is no argument '{name}'; {text}"):
+            create("x", shape=1, dtype="u1", **unknown)
+    assert "x" not in group
+
+
+def test_attributes_that_json_lacks_are_those_of_a_node() -> None:
+    attrs = gzarr.create_group({}, path="a/b").attrs
+    wrong = {"x": np.nan}
+    changes: list[Callable[[], Any]] = [
+        lambda: attrs.change(lambda found: {**found, **wrong}),
+        lambda: attrs.put(wrong),
+        lambda: attrs.update(wrong),
+        lambda: attrs.setdefault("x", np.nan),
+    ]
+    for change in changes:
+        with pytest.raises(gzarr.ArgumentError, match=r"^'/a/b': attributes\['x'\]: JSON has no nan"):
+            change()

@@ -102,8 +102,19 @@ def test_arrays_in_memory_of_other_libraries() -> None:
         Loader(pandas.Series([2**53 + 1, None], dtype="Int64"))
     with pytest.raises(gzarr.ArgumentError, match=r"null, .* with value\.fillna\(\.\.\.\)"):
         Loader(pandas.Series(["a", None], dtype="string"))
+    with pytest.raises(gzarr.ArgumentError, match="columns of a DataFrame of several types are not one array"):
+        Loader(pandas.DataFrame({"a": [2**53 + 1], "b": [0.5]}))
     (batch,) = Loader(pyarrow.array([0.5, None]), batch_size=2, shuffle=False)
     np.testing.assert_array_equal(batch["data"], [0.5, np.nan], strict=True)
+
+
+@pytest.mark.parametrize("dtype", ["i4", "f4"])
+def test_masked_elements(dtype: str) -> None:
+    values = np.ma.masked_array(np.arange(3, dtype=dtype), [0, 1, 0])
+    with pytest.raises(gzarr.ArgumentError, match=r"masked, .* with value\.filled"):
+        Loader(values)
+    (batch,) = Loader(values.filled(7), batch_size=3, shuffle=False)
+    assert batch["data"].tolist() == [0, 7, 2]
 
 
 def test_what_is_no_array_is_told_in_a_line() -> None:

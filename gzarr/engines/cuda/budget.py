@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from ...errors import ArgumentError
+from ...positive import positive
 
 if TYPE_CHECKING:
     from .device_protocol import Device
@@ -41,8 +41,7 @@ class Budget:
     """
 
     def __init__(self, device: Device, nbytes: int | None, *, ask: bool = True) -> None:
-        if nbytes is not None and (type(nbytes) is not int or nbytes < 1):
-            raise ArgumentError(f"budget_bytes must be a positive integer, not {nbytes!r}")
+        nbytes = None if nbytes is None else positive("budget_bytes", nbytes)
         self._device = device
         self._limit = nbytes if nbytes is not None or ask else DEFAULT_BYTES
         # What the caller could use, as it said last.

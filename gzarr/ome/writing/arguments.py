@@ -15,12 +15,15 @@ import numpy as np
 from ...documents.json import quote
 from ...errors import ArgumentError
 from ...metadata.to_documents import plain
+from ...nodes.create import advising
 from ..coloring import apart, on_host
 from ..metadata.documents import WRITTEN, to_attributes
 from ..metadata.model import Axis, Channel, LabelColor, OmeMetadata, Omero, Window
 from ..metadata.parse import parse
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from ...arrays.array import Array
 
 Written: TypeAlias = Literal["0.4", "0.5"]
@@ -71,6 +74,11 @@ def check_version(version: Any) -> Literal[2, 3]:
     if version not in WRITTEN:
         raise ArgumentError(f"version must be {' or '.join(map(repr, WRITTEN))}, not {quote(version)}")
     return 2 if version == "0.4" else 3
+
+
+def advising_versions() -> AbstractContextManager[None]:
+    """Have errors of new nodes advise a version of images in place of a Zarr format."""
+    return advising(formats={2: "pass version='0.4'", 3: "pass version='0.5'"})
 
 
 def describe(ndim: int, axes: Any, scale: Any, translation: Any, units: Any) -> Description:

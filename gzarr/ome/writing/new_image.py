@@ -11,7 +11,6 @@ import numpy as np
 from ...arrays.array import Array
 from ...arrays.elements import with_type
 from ...arrays.not_arrays import refuse_mappings
-from ...arrays.read_options import check_budget
 from ...arrays.view import ArrayView
 from ...codecs.choice import AUTO
 from ...documents.json import quote
@@ -22,6 +21,7 @@ from ...flags import check_flags
 from ...hierarchy.create import create_group
 from ...metadata.to_documents import check_shape
 from ...nodes.change import writable
+from ...positive import positive
 from ...progress import watch
 from ...stores.aliases import check_not_overwritten
 from ...stores.base import flushing
@@ -35,7 +35,7 @@ from ..metadata.model import Multiscale, OmeMetadata
 from ..metadata.parse import parse
 from ..plate import Plate, Well
 from ..scene import Scene
-from .arguments import check_version, checked_attributes, describe, omero_of, shown
+from .arguments import advising_versions, check_version, checked_attributes, describe, omero_of, shown
 from .building import DEFAULT_BUDGET_BYTES
 from .downsample import check_method
 from .existing import own_attributes
@@ -88,7 +88,7 @@ class ImageArguments:
 
     def __post_init__(self) -> None:
         check_flags(overwrite=self.overwrite, progress=self.progress)
-        check_budget(self.budget_bytes)
+        object.__setattr__(self, "budget_bytes", positive("budget_bytes", self.budget_bytes))
 
 
 class NewImage:
@@ -209,13 +209,14 @@ class NewImage:
         return Image(group, parse(group.attrs))
 
     def _created(self, attributes: Mapping[str, Any]) -> Group:
-        return create_group(
-            self._store,
-            path=self._path,
-            zarr_format=check_version(self._wanted.version),
-            attributes=attributes,
-            overwrite=self._wanted.overwrite,
-        )
+        with advising_versions():
+            return create_group(
+                self._store,
+                path=self._path,
+                zarr_format=check_version(self._wanted.version),
+                attributes=attributes,
+                overwrite=self._wanted.overwrite,
+            )
 
 
 def elements_of(data: Any, shape: Any, dtype: Any) -> tuple[Any, Shape, np.dtype[Any]]:

@@ -23,7 +23,7 @@ from ..metadata.parse import parse
 from ..metadata.plates import node_path
 from ..nodes import NEW_PLATE, NEW_WELL, parsed
 from ..plate import Plate
-from .arguments import check_version, checked_attributes
+from .arguments import advising_versions, check_version, checked_attributes
 from .creating import check_names
 from .documents import list_in, object_in, root_of, with_root, without, written_version
 from .existing import has_image
@@ -94,14 +94,15 @@ def create_plate(  # noqa: PLR0913
     # Only a well is missing.
     some = replace(plate, wells=(WellEntry(f"{plate.rows[0]}/{plate.columns[0]}", 0, 0),))
     checked_attributes(OmeMetadata(version, plate=some), version)
-    group = create_group(
-        store,
-        path=path,
-        zarr_format=zarr_format,
-        attributes=_waiting(plate),
-        overwrite=overwrite,
-        storage_options=storage_options,
-    )
+    with advising_versions():
+        group = create_group(
+            store,
+            path=path,
+            zarr_format=zarr_format,
+            attributes=_waiting(plate),
+            overwrite=overwrite,
+            storage_options=storage_options,
+        )
     return Plate(group, parsed(group.metadata.attributes, zarr_format))
 
 

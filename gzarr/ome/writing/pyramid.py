@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ...arrays.array import Array
-from ...arrays.read_options import check_budget
 from ...codecs.choice import AUTO
 from ...errors import ArgumentError, MetadataError, NodeNotFoundError, NodeTypeError
 from ...flags import check_flags
@@ -17,6 +16,7 @@ from ...hierarchy.open import open as open_node
 from ...hierarchy.open import open_array, open_group
 from ...metadata.to_documents import with_dimension_names
 from ...nodes.change import change_array, delete_node, writable
+from ...positive import positive
 from ...progress import watch
 from ...stores.base import flushing
 from ...stores.keys import join_path
@@ -107,7 +107,7 @@ def pyramid(  # noqa: PLR0913
         As for reading and writing arrays.
     """
     check_flags(overwrite=overwrite, progress=progress)
-    check_budget(budget_bytes)
+    budget_bytes = positive("budget_bytes", budget_bytes)
     planned = Pyramid(
         store,
         Downsampling(levels, factors, method),
