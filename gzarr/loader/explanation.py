@@ -49,7 +49,7 @@ class Mixing:
     block_samples
         Samples that are mixed with each other, in the mean; all of them with ``shuffle="full"``, one without shuffling.
     groups
-        Independent groups of neighbouring samples among them.
+        Independent groups of neighbouring samples among them: as many groups of one size would be as varied.
     wanted_groups
         So many make a batch about as varied as one of the whole epoch.
     sample_bytes
@@ -80,7 +80,7 @@ class Mixing:
         mixed = groups = float(count) if shuffle == "full" else 1.0
         if shuffle == "blocks":
             blocks = max(len(epoch.order.bounds) - 1, 1)
-            mixed, groups = count / blocks, (len(epoch.cells.offsets) - 1) / blocks
+            mixed, groups = count / blocks, _independent(np.diff(epoch.cells.offsets)) / blocks
         mixed, groups = max(mixed, 1.0), max(groups, 1.0)
         wanted = GROUPS_A_SAMPLE * epoch.batch_size * epoch.world_size
         buffer = None if groups >= wanted or mixed >= count else _buffer_bytes_for(widest(), wanted)
@@ -98,6 +98,18 @@ class Mixing:
             f"{self.block_samples:.0f} samples of {self.groups:.0f} independent groups are mixed, and this batch size "
             f"wants {self.wanted_groups} groups; buffer_bytes={self.buffer_bytes_wanted} or smaller chunks would do"
         )
+
+
+def _independent(sizes: IntArray) -> float:
+    """Return the number of groups of some sizes, or of the groups of one size that would be as varied.
+
+    The latter if a few groups have most of the samples, which weights may lead to. Source: the effective number of
+    parties (Laakso & Taagepera, 1979), by which two samples are from the same group as often.
+    """
+    squares = float(np.square(sizes, dtype=np.float64).sum())
+    alike = float(sizes.sum()) ** 2 / squares if squares else 0.0
+    # Groups at edges are always smaller.
+    return alike if 2 * alike < len(sizes) else float(len(sizes))
 
 
 def _buffer_bytes_for(epoch: Epoch, groups: int) -> int:

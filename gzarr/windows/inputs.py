@@ -150,9 +150,9 @@ def _of_library(value: Any) -> npt.NDArray[Any]:
     """
     try:
         array = as_masked(value)
-        refuse_tables(value, array, "the input of a loader")
+        refuse_tables(value, array, "data")
         if isinstance(array, np.ma.MaskedArray) and array.dtype.kind != "f":
-            refuse_masked(array, "the input of a loader", value)
+            refuse_masked(array, "data", value)
         return array.filled(np.nan) if isinstance(array, np.ma.MaskedArray) else array
     # Of elements on a GPU, TypeError; of those with gradients, RuntimeError.
     except (TypeError, ValueError, RuntimeError) as error:

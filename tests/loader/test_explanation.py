@@ -84,6 +84,23 @@ def test_little_mixing_is_warned_of_once(tmp_path: Path) -> None:
         next(iter(Loader(array, batch_size=8, buffer_bytes=16 << 10, shuffle="full")))
 
 
+def test_a_few_rows_that_come_often_are_one_group() -> None:
+    """A rare class in neighbouring rows is in one block: the others have none, however many groups they have."""
+    array = gzarr.create_array({}, data=np.zeros((2000, 64), "f4"), chunks=(8, 64))
+    rare = np.arange(2000) // 8 == 100
+    arguments: Any = {"batch_size": 8, "seed": 1, "buffer_bytes": 256 << 10}
+    loader = Loader({"x": array, "rare": rare}, Rows(balance="rare"), **arguments)
+    with pytest.warns(UserWarning, match=" of 2 independent groups are mixed, and this batch size wants 32 groups"):
+        found = [int(batch["rare"].sum()) for batch in loader]
+    assert np.mean(np.array(found) == 0) > 0.25
+    arguments["buffer_bytes"] = loader.explain().mixing.buffer_bytes_wanted
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        better = Loader({"x": array, "rare": rare}, Rows(balance="rare"), **arguments)
+        found = [int(batch["rare"].sum()) for batch in better]
+    assert np.mean(np.array(found) == 0) < 0.05
+
+
 @quiet
 @pytest.mark.parametrize("buffer_mib", [1, 8])
 @pytest.mark.parametrize("batch_size", [2, 16])
