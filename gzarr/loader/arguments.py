@@ -82,4 +82,5 @@ def as_array(name: str, value: Any) -> np.ndarray[Any, np.dtype[Any]]:
         try:
             return np.asarray(value)
         except (TypeError, ValueError, OverflowError) as error:
-            raise ArgumentError(f"{name}= cannot be made an array: {error}") from error
+            why = "its items have different shapes" if "inhomogeneous" in str(error) else error
+            raise ArgumentError(f"{name}= cannot be made an array: {why}") from error

@@ -119,14 +119,24 @@ class Dataset:
         return self.__getitems__([at % count])[0]
 
     def __getitems__(self, numbers: Sequence[int]) -> list[dict[str, Any]]:
-        """Read some samples in one plan, each chunk once."""
+        """Read some samples in one plan, each chunk once; negative numbers count from the end, as for one sample.
+
+        Raises
+        ------
+        SelectionError
+            If there is no such sample, or if they are no integers.
+        ChunkError
+            If a chunk cannot be read.
+        """
         given = np.asarray(numbers)
         # Of other numbers, NumPy would drop the fraction.
         if given.ndim != 1 or (given.size and given.dtype.kind not in "iu"):
             raise SelectionError(f"samples are asked for by a list of their numbers, not by {numbers!r:.100}")
-        wanted = given.astype(np.int64)
-        if len(wanted) and (wanted.min() < 0 or wanted.max() >= len(self)):
-            raise SelectionError(f"the numbers of samples are 0 to {len(self) - 1}")
+        count = len(self)
+        ends = (int(given.min()), int(given.max())) if given.size else ()
+        if wrong := [at for at in ends if not -count <= at < count]:
+            raise SelectionError(f"there are {count} samples, none with the number {wrong[0]}")
+        wanted = given.astype(np.int64) % max(count, 1)
         origins = self._origins(wanted)
         reading = Reading.of(self._samples.parts, self._arrays)
         with closing(memory_of(reading.sources[0].array.device)) as memory:

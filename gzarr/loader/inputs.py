@@ -95,7 +95,8 @@ def _scale_in(images: Sequence[Any], value: Any) -> tuple[float, ...] | None:
 def volumes_of(given: Inputs) -> list[dict[str, ExportedArray]]:
     """Return the arrays of each volume by name; a single one has the name ``""``.
 
-    Arrays that are not open are opened on the device of those that are, and those in memory are copied.
+    Arrays that are not open are opened on the device of those that are, and those in memory are copied. All volumes
+    have the order of the first.
 
     Raises
     ------
@@ -115,7 +116,9 @@ def volumes_of(given: Inputs) -> list[dict[str, ExportedArray]]:
             if id(value) not in arrays:
                 arrays[id(value)] = array_of(value, device, WANTED)
             volume[name] = arrays[id(value)]
-    return named
+    # What is read for a sample is in one order.
+    order = {name: i for i, name in enumerate(named[0])} if named else {}
+    return [dict(sorted(volume.items(), key=lambda item: order.get(item[0], len(order)))) for volume in named]
 
 
 def _named(given: Inputs) -> list[dict[str, Any]]:

@@ -82,32 +82,41 @@ def converted(
     convert_sparse: Callable[[Parts], Any] | None = None,
     path: str = "batch",
 ) -> Any:
-    """Convert the arrays of a dict, and rows that stay sparse, in place; other values stay, and all without functions.
+    """Return a value with its arrays, and rows that stay sparse, converted; others stay, and all without functions.
 
-    Arrays are those of NumPy and CuPy, and scalars of NumPy but text. If the library cannot hold one, a note of the
-    error has its key.
+    Dicts are changed in place, and so keep their types. Lists and tuples, also named ones, are new where they have
+    arrays. Arrays are those of NumPy and CuPy, and scalars of NumPy but text. If the library cannot hold one, a note of
+    the error has its key.
 
     Parameters
     ----------
     value
-        The dict, which may have others in it.
+        An array; or a dict, list or tuple of arrays, or of such.
     convert, convert_sparse
         What becomes of arrays, and of sparse rows.
     path
-        What the dict is called.
+        What the value is called.
     """
-    for name, item in value.items():
-        if isinstance(item, dict):
+    # Before tuples, of which they are one.
+    if isinstance(value, Parts):
+        return value if convert_sparse is None else convert_sparse(value)
+    if isinstance(value, dict):
+        for name, item in value.items():
             value[name] = converted(item, convert, convert_sparse, f"{path}[{name!r}]")
-        elif isinstance(item, Parts):
-            value[name] = item if convert_sparse is None else convert_sparse(item)
-        elif convert is not None and _is_array(item):
-            try:
-                value[name] = convert(item)
-            except GzarrError as error:
-                error.add_note(f"(in {path}[{name!r}])")
-                raise
-    return value
+        return value
+    is_named = isinstance(value, tuple) and hasattr(value, "_fields")
+    if is_named or type(value) in (list, tuple):
+        items = [converted(item, convert, convert_sparse, f"{path}[{i}]") for i, item in enumerate(value)]
+        if all(new is item for new, item in zip(items, value, strict=True)):
+            return value
+        return type(value)(*items) if is_named else type(value)(items)
+    if convert is None or not _is_array(value):
+        return value
+    try:
+        return convert(value)
+    except GzarrError as error:
+        error.add_note(f"(in {path})")
+        raise
 
 
 def _is_array(value: object) -> bool:

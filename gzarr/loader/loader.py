@@ -36,7 +36,7 @@ from .position import Position
 from .progress import Progress
 from .samplers import Sampler, sampler_of
 from .samples import Geometry
-from .tensors import flipped, stacked
+from .tensors import flipped, reversed_whole, stacked
 from .trainer_epochs import EpochSetter
 from .volumes import Volume, Volumes, as_they_are
 from .work import Giving, most_held
@@ -133,7 +133,8 @@ class Loader:
         by the name of the result. Their samples have one shape and data type.
     flip
         Name of the dimension along which samples are reversed (such as a latitude), or axis of all arrays; or several.
-        Arrays without that dimension stay as they are. :class:`Merge` turns predictions for a batch back.
+        Arrays without that dimension stay as they are; a name holds for ``static`` arrays, too. :class:`Merge` turns
+        predictions for a batch back.
     streams
         Number of parts of the order that ranks share. None is 64, or the next number that ``world_size`` divides. The
         order is the same for all numbers of ranks that share the same ``streams``.
@@ -252,7 +253,7 @@ class Loader:
         mode: Shuffle = "blocks" if shuffle is True else shuffle
         self._order = Order(mode, block, streams, seed)
         self._volumes = self._volumes_of(0)
-        self._static = _static(sampler, volumes)
+        self._static = _static(sampler, volumes, flip)
         self._fingerprint = Fingerprint.of(volumes, self._volumes, sampler, self._order)
         self._documents = Documents(volumes, self._fingerprint)
         self._position = Position()
@@ -635,8 +636,8 @@ def _shares(weights: Collection[SupportsFloat] | None, count: int) -> list[float
     return shares
 
 
-def _static(sampler: Sampler, volumes: Sequence[Mapping[str, ExportedArray]]) -> dict[str, Any]:
-    """Read the arrays of which each batch has a copy."""
+def _static(sampler: Sampler, volumes: Sequence[Mapping[str, ExportedArray]], flip: Flip | None) -> dict[str, Any]:
+    """Read the arrays of which each batch has a copy, reversed along dimensions that ``flip`` names."""
     static = by_name("static", sampler.static, '{"height": array}')
     if not static:
         return {}
@@ -646,7 +647,8 @@ def _static(sampler: Sampler, volumes: Sequence[Mapping[str, ExportedArray]]) ->
         with fitting(
             f"the array {name!r} of static=", "each batch has all of it: give a part, such as array.view[:1000]"
         ):
-            read[name] = array_of(value, device, WANTED)[...]
+            array = array_of(value, device, WANTED)
+            read[name] = array[reversed_whole(array, flip)]
     if device != "cpu":
         # Batches are made on other streams. The current one is that of the current device.
         own = get_device(device)

@@ -168,7 +168,7 @@ class Pipeline:
             result = self._work.memory.hand_over(ready.value, ready.mark, stream, copy=self._copy)
             # Then, of a library that cannot hold the arrays.
             lasting = GzarrError
-            if (self._convert is not None or self._convert_sparse is not None) and isinstance(result, dict):
+            if self._convert is not None or self._convert_sparse is not None:
                 return converted(result, self._convert, self._convert_sparse)
         except lasting:
             self._kept = None

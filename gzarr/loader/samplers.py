@@ -15,12 +15,15 @@ from typing import TYPE_CHECKING, Any, Final, get_args
 import numpy as np
 import numpy.typing as npt
 
+from ..arrays.exporting import ExportedArray
 from ..errors import ArgumentError
 from ..flags import flag
+from ..poses.levels import is_image
 from ..windows.boundary import name_of_numpy
 from .arguments import as_array, fitting, integer, integers, is_one_of
 from .cells import Footprint, group_lengths
 from .factors import ratios_of, whole_factors
+from .inputs import is_level
 from .masks import cells_of_mask
 from .posed_patches import PosedPatches
 from .samples import Geometry, Pad, Part, Samples
@@ -29,7 +32,6 @@ from .weighing import balanced, check_number, checked_weights, classes_of
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ..arrays.exporting import ExportedArray
     from ..integers import EachAxis, Integers
     from .cells import IntArray
     from .posed_patches import Interpolations
@@ -209,9 +211,10 @@ class Patches(Sampler):
     where
         Which patches are samples: a mask of the shape of the grid, or of the array along the patch's axes, or of a
         lower resolution of that (a patch is taken if its cell of the grid has a true element); or the first elements of
-        patches, ``(n, len(shape))``. A mask may be an array of gzarr, of booleans or of labels, which is read in
-        slabs, or an OME image of labels, of which level 0 is read, or a level of one: these may also be of a higher
-        resolution. None for all.
+        patches, ``(n, len(shape))``. A mask has booleans or labels, of which all but 0 are true. It may be an array of
+        gzarr, which is read in slabs, or an OME image of labels, of which level 0 is read, or a level of one: these may
+        also be of a higher resolution. Or the name of the loader's array that is the mask of its volume; or a list of
+        masks or of first elements, one for each volume. None for all.
     weights
         How often each patch of ``where`` is a sample, relative to the others; numbers of at least 0. Each is drawn as
         often as that means in an epoch, rounded up or down. None for once each.
@@ -271,6 +274,20 @@ class Patches(Sampler):
     interpolation: Interpolations = "linear"
     dtype: Any = None
 
+    def of_volumes(self, volumes: Sequence[Mapping[str, ExportedArray]]) -> Sequence[Sampler]:
+        """As for :class:`Sampler`."""
+        where = self.where
+        if isinstance(where, str):
+            for i, arrays in enumerate(volumes):
+                if where not in arrays:
+                    raise ArgumentError(f"where={where!r} names no array of volume {i}, which has {sorted(arrays)}")
+            return [dataclasses.replace(self, where=arrays[where]) for arrays in volumes]
+        if not _is_one_for_each(where, len(_integers("shape", self.shape, None, 1))):
+            return [self] * len(volumes)
+        if len(where) != len(volumes):
+            raise ArgumentError(f"where= has {len(where)} masks, one for each volume, and there are {len(volumes)}")
+        return [dataclasses.replace(self, where=own) for own in where]
+
     @property
     def is_posed(self) -> bool:
         """Whether patches are posed."""
@@ -294,7 +311,7 @@ class Patches(Sampler):
         first = next(iter(arrays))
         size = tuple(arrays[first].shape[axis] for axis in placed[first])
         inside = all(h == 0 for h in halo) or self.pad is not None
-        if (self.pad is None or jitter) and any(w > n for w, n in zip(shape, size, strict=True)):
+        if self.pad is None and any(w > n for w, n in zip(shape, size, strict=True)):
             raise ArgumentError(f"patches of shape {shape} do not fit an array of {size} without padding")
         if not inside:
             raise ArgumentError("a halo needs pad=: patches at the edge have elements outside of the array")
@@ -334,6 +351,9 @@ class Patches(Sampler):
             )
         else:
             lengths = group_lengths(footprints, counts, target, most_bytes)
+        if jitter:
+            # Along an axis that is too short, there is one place: patches lie at 0, and are padded.
+            size = tuple(map(max, size, shape))
         return Samples(
             tuple(parts), counts, stride, lengths, size, chosen, weights, shape if jitter else None,
             number=self.samples, replace=self.replace, posed=posed is not None,
@@ -390,6 +410,8 @@ class Patches(Sampler):
         where = self.where
         if where is None and self.weights is None:
             return None, None
+        if isinstance(where, str) or _is_one_for_each(where, len(size)):
+            raise ArgumentError("where= by the name of an array, or by volumes, is for a Loader: give the mask itself")
         with fitting(
             f"the choice by {'weights' if where is None else 'where'}= among patches of {counts} in an array of {size}",
             f"list the first elements of those that are samples, where= of shape (n, {len(size)}), or give a mask of "
@@ -399,9 +421,40 @@ class Patches(Sampler):
                 # Before all patches are listed, of which there may be too many.
                 checked_weights(self.weights, math.prod(counts))
                 where = np.ones(counts, bool)
+            if not _is_stored(where):
+                where = _mask_of_labels(as_array("where", where), len(size))
             cells = cells_of_mask(where, size, stride, counts, spacing)
-            chosen = listed(as_array("where", where), size, "patches") if cells is None else cells * np.array(stride)
+            chosen = listed(where, size, "patches") if cells is None else cells * np.array(stride)
             return chosen.astype(np.int64), checked_weights(self.weights, len(chosen))
+
+
+def _is_stored(where: Any) -> bool:
+    """Return whether a mask is an array of gzarr, or an image or a level of one."""
+    return isinstance(where, ExportedArray) or is_image(where) or is_level(where)
+
+
+def _is_coordinates(found: npt.NDArray[Any], k: int) -> bool:
+    return found.dtype.kind in "iu" and found.ndim == 2 and found.shape[1] == k
+
+
+def _mask_of_labels(found: npt.NDArray[Any], k: int) -> npt.NDArray[Any]:
+    """Return the mask of labels of ``k`` axes; other arrays as they are. Of ``(n, 2)``, integers are coordinates."""
+    is_labels = found.dtype.kind in "iu" and found.ndim == k > 1 and not _is_coordinates(found, k)
+    return found != 0 if is_labels else found
+
+
+def _is_one_for_each(where: Any, k: int) -> bool:
+    """Return whether ``where`` is a list of masks or of first elements, each of which is whole: not a list of rows."""
+
+    def is_whole(one: Any) -> bool:
+        if _is_stored(one):
+            return not isinstance(one, ExportedArray) or one.ndim >= k
+        if not hasattr(one, "__array__"):
+            return False
+        found = as_array("where", one)
+        return (found.ndim == k and (k > 1 or found.dtype == bool)) or _is_coordinates(found, k)
+
+    return isinstance(where, (list, tuple)) and len(where) > 0 and all(map(is_whole, where))
 
 
 def _along(spacing: tuple[float, ...] | None, axes: tuple[int, ...]) -> tuple[float, ...] | None:

@@ -91,7 +91,8 @@ def flipped(parts: Sequence[Part], arrays: Mapping[str, ExportedArray], flip: Fl
     Raises
     ------
     ArgumentError
-        If no array has such a dimension, or if it is the one along which samples lie.
+        If no array has such a dimension, if only some of those in one tensor have it, or if it is the one along which
+        samples lie.
     """
     if flip is None:
         return list(parts)
@@ -99,19 +100,43 @@ def flipped(parts: Sequence[Part], arrays: Mapping[str, ExportedArray], flip: Fl
     wanted: list[Any] = [flip] if axes is None else axes
     result = list(parts)
     for dimension in wanted:
-        found = False
+        # By the name of the result: its arrays with the dimension.
+        found: dict[tuple[str, ...], str] = {}
+        without: list[Part] = []
         for i, part in enumerate(result):
-            array = arrays[part.array]
-            axis = _axis_of(array, dimension)
+            axis = _axis_of(arrays[part.array], dimension)
             if axis is None:
+                without.append(part)
                 continue
-            found = True
+            found[part.names] = part.array
             if part.take and part.axes[axis] is not None:
                 raise ArgumentError(f"flip={dimension!r} is the axis along which samples lie in {part.array!r}")
-            result[i] = replace(result[i], flip=tuple(sorted({*result[i].flip, axis})))
+            result[i] = replace(part, flip=tuple(sorted({*part.flip, axis})))
         if not found:
             raise ArgumentError(f"flip={dimension!r} is not a dimension of any array of the loader")
+        for part in without:
+            if part.names in found:
+                raise ArgumentError(
+                    f"flip={dimension!r} is a dimension of {found[part.names]!r}, but not of {part.array!r}, which is "
+                    f"stacked with it and has {_named(arrays[part.array])}: give the axis instead of its name, or an "
+                    "array with this dimension"
+                )
     return result
+
+
+def reversed_whole(array: ExportedArray, flip: Flip | None) -> Any:
+    """Return the selection of a whole array, reversed along the dimensions that ``flip`` names.
+
+    Axes that it has as numbers are those of the arrays of samples, which have others than this array.
+    """
+    named = [one for one in ([flip] if isinstance(flip, str) else several(flip) or []) if isinstance(one, str)]
+    axes = {_axis_of(array, name) for name in named} - {None}
+    return tuple(slice(None, None, -1 if d in axes else None) for d in range(array.ndim)) if axes else ...
+
+
+def _named(array: ExportedArray) -> str:
+    names = array.dimension_names
+    return "dimensions without names" if names is None else f"the dimensions {names}"
 
 
 def _axis_of(array: ExportedArray, dimension: Any) -> int | None:

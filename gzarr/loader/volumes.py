@@ -138,6 +138,15 @@ class Volumes:
     each: list[Volume]
 
     def __post_init__(self) -> None:
+        first, *others = ({part.array for part in volume.samples.parts} for volume in self.each)
+        for i, names in enumerate(others, 1):
+            for has, lacks, missing in ((0, i, first - names), (i, 0, names - first)):
+                if missing:
+                    which = ", ".join(repr(name) if name else "an array without a name" for name in sorted(missing))
+                    raise ArgumentError(
+                        f"volume {lacks} lacks {which}, which volume {has} has: samples of all volumes need arrays of "
+                        "the same names"
+                    )
         forms = {tuple(volume.reading.outputs) for volume in self.each}
         if len(forms) > 1:
             found = sorted(str([(output.shape, str(output.dtype)) for output in form]) for form in forms)

@@ -72,13 +72,15 @@ def array_of(value: Input, device: str, wanted: str) -> AnyArray:
     if _is_image(value):
         level: Array = value.level(0)
         return level
+    names = _dims(value)
     if _package_of(value) == "xarray":
         value = _elements(value, wanted)
     elif not isinstance(value, np.ndarray) and (hasattr(value, "to_numpy") or hasattr(value, "__dlpack__")):
         value = _of_library(value)
     if isinstance(value, np.ndarray):
-        # There is nothing to decode.
-        return new_array(value, device=device, codecs=None)
+        # Names are text; dims of xarray may be anything. There is nothing to decode.
+        known = names if names is not None and all(isinstance(name, str) for name in names) else None
+        return new_array(value, device=device, codecs=None, dimension_names=known)
     raise ArgumentError(f"{wanted}, not {quote(value)}")
 
 
@@ -118,10 +120,14 @@ def names_of(value: Input, array: AnyArray) -> tuple[str | None, ...] | None:
     """Return the names of the axes of what was given and of its array, None without any."""
     if _is_image(value):
         return tuple(value.axes)
+    dims = _dims(value)
+    return array.dimension_names if dims is None else tuple(map(str, dims))
+
+
+def _dims(value: Any) -> tuple[Any, ...] | None:
+    """Return the names of the dimensions of an array of xarray, None of other values."""
     dims = getattr(value, "dims", None)
-    if _package_of(value) == "xarray" and isinstance(dims, tuple):
-        return tuple(str(name) for name in dims)
-    return array.dimension_names
+    return dims if _package_of(value) == "xarray" and isinstance(dims, tuple) else None
 
 
 def _elements(value: Any, wanted: str) -> Any:

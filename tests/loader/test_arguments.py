@@ -84,7 +84,7 @@ def test_arrays_of_loaders(value: Any) -> None:
         (Windows(0, {"x": (0, 1)}, rollout=[1]), "rollout must be a dict by name"),  # type: ignore[arg-type]
         (Windows(0, {"x": (0, 1)}, stride=1.5), "stride must be an integer of at least 1, not 1.5"),  # type: ignore[arg-type]
         (Rows(axis=1.5), "axis must be an integer of at least 0, not 1.5"),  # type: ignore[arg-type]
-        (Rows(where=[[1, 2], [3]]), "where= cannot be made an array"),
+        (Rows(where=[[1, 2], [3]]), "where= cannot be made an array: its items have different shapes"),
         (Rows(samples=10**30), r"samples must be an integer of at least 0 and at most 2\*\*48"),
         (Rows(replace="no"), "replace must be True or False, not 'no'"),  # type: ignore[arg-type]
         (Patches(shape=10**30), "shape must be integers of at least 1"),  # type: ignore[arg-type]
@@ -175,4 +175,11 @@ def test_numbers_of_samples(arrays: dict[str, gzarr.Array], numbers: Any) -> Non
     with pytest.raises(gzarr.SelectionError, match="by a list of their numbers"):
         dataset.__getitems__(numbers)
     assert dataset.__getitems__([]) == []
+    last, first = len(dataset) - 1, -len(dataset)
+    for some, wanted in (([1, -1], [1, last]), ([first], [0])):
+        found = [sample["data"] for sample in dataset.__getitems__(some)]
+        np.testing.assert_array_equal(found, [dataset[i]["data"] for i in wanted])
+    for wrong in (last + 1, first - 1, 2**64 - 1):
+        with pytest.raises(gzarr.SelectionError, match=f"none with the number {wrong}"):
+            dataset.__getitems__([wrong])
     assert len(dataset.__getitems__(np.array([0, 3], "u1"))) == 2  # type: ignore[arg-type]
