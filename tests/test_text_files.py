@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
+import gzarr_kernels
+
 import gzarr
 
 #: Functions that take text in a file for that of an encoding, and the place of that among their arguments.
@@ -25,10 +27,10 @@ def is_without_encoding(call: ast.Call) -> bool:
 
 
 def test_every_text_file_has_an_encoding() -> None:
-    folder = Path(gzarr.__file__).parent
     found = [
-        f"{path.relative_to(folder)}:{node.lineno}"
-        for path in sorted(folder.rglob("*.py"))
+        f"{path}:{node.lineno}"
+        for package in (gzarr, gzarr_kernels)
+        for path in sorted(Path(str(package.__file__)).parent.rglob("*.py"))
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.Call) and is_without_encoding(node)
     ]

@@ -74,7 +74,7 @@ def _flags() -> set[str]:
         return _X86_LEVELS[-1][1]
     try:
         # It has a paragraph for each core, of which the first is enough.
-        with Path("/proc/cpuinfo").open(errors="replace") as file:
+        with Path("/proc/cpuinfo").open(encoding="ascii", errors="replace") as file:
             line = next((line for line in file if line.startswith("flags")), "")
     except OSError:
         return set()

@@ -35,14 +35,15 @@ def fingerprint(kernels: str) -> str:
 
 def _stated(path: Path, kernels: str) -> str:
     try:
-        return str(json.loads(path.read_text())[kernels])
+        return str(json.loads(path.read_text(encoding="utf-8"))[kernels])
     except (OSError, ValueError, KeyError):
         return "00000000"
 
 
 def state(folder: Path) -> None:
     """Write the fingerprints of the sources into a folder of compiled kernels."""
-    (folder / STATED).write_text(json.dumps({kernels: fingerprint(kernels) for kernels in _SOURCES}))
+    stated = {kernels: fingerprint(kernels) for kernels in _SOURCES}
+    (folder / STATED).write_text(json.dumps(stated), encoding="utf-8")
 
 
 def stamped(stem: str, sources: str, content: bytes | None) -> str:
