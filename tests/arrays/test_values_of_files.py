@@ -238,6 +238,6 @@ def test_what_is_no_attribute(tmp_path: Path) -> None:
         x = file.create_dataset("x", data=[1])
         references = np.array([x.ref], h5py.ref_dtype)
         for value in (h5py.Empty("f4"), x.ref, references, np.array([b"a"], object), itself):
-            with pytest.raises(ArgumentError, match=r"^attributes\['k'\].*(is not JSON|nested)"):
+            with pytest.raises(ArgumentError, match=r"^'/': attributes\['k'\].*(is not JSON|nested)"):
                 a.attrs["k"] = value
     assert not a.attrs

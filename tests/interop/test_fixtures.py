@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import json
-import zipfile
+import tarfile
 from functools import cache
 from itertools import groupby
 from pathlib import Path
@@ -34,8 +34,12 @@ COMPILED = ("shuffle", "astype", "bitround", "delta", "fixedscaleoffset", "fletc
 @cache
 def unpack(group: str) -> tuple[dict[str, bytes], dict[str, bytes], list[dict[str, Any]]]:
     """Return stored values by key, expected files by name, and the manifest."""
-    with zipfile.ZipFile(DATA / f"{group}.zip") as archive:
-        files = {name: archive.read(name) for name in archive.namelist()}
+    files: dict[str, bytes] = {}
+    with tarfile.open(DATA / f"{group}.tar.xz") as archive:
+        for member in archive:
+            file = archive.extractfile(member)
+            assert file is not None
+            files[member.name] = file.read()
     stores = {name.removeprefix("stores/"): value for name, value in files.items() if name.startswith("stores/")}
     expected = {name.removeprefix("expected/"): value for name, value in files.items() if name.startswith("expected/")}
     return stores, expected, [json.loads(line) for line in files["manifest.jsonl"].splitlines()]

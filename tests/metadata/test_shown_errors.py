@@ -80,5 +80,7 @@ def test_all_errors(error: gzarr.GzarrError) -> None:
 
 
 def test_other_text_stays() -> None:
-    text = "première ligne\n漢字, عربي, 👩\u200d🔬"
+    text = "première: 漢字, عربي, 👩\u200d🔬"
     assert str(gzarr.ArgumentError(text)) == text
+    # As arrays and tables are shown.
+    assert str(gzarr.ArgumentError("[[1 2]\n [3 4]]")) == "[[1 2] [3 4]]"
