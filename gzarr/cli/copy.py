@@ -269,10 +269,10 @@ def _planned_changes(planned: Copy) -> Iterator[str]:
     for node, changes in planned.differences.changes.items():
         if node not in of_arrays:
             yield from (f"{printable(node)}  {printable(change)}" for change in changes)
-    yield from other_values(planned)
+    yield from lines_of_other_values(planned)
 
 
-def other_values(planned: Copy) -> Iterator[str]:
+def lines_of_other_values(planned: Copy) -> Iterator[str]:
     """Yield a line for each key or prefix of values that are part of no node."""
     counts = {} if planned.others is None else planned.others.counts
     for key, count in counts.items():

@@ -41,8 +41,8 @@ from .copy import (
     chunk_shape,
     counted,
     execute,
+    lines_of_other_values,
     options_of_dest,
-    other_values,
     prepare,
     shard_shape,
     summary,
@@ -341,7 +341,7 @@ def _other_changes(planned: Copy, forecasts: Sequence[Forecast]) -> list[str]:
         if node not in of_arrays:
             lines += [f"{printable(node)}  {printable(change)}" for change in changes]
     lines += [f"{printable('/' + path)}  consolidated metadata is written anew" for path in planned.consolidated]
-    lines += other_values(planned)
+    lines += lines_of_other_values(planned)
     return ["\n".join(lines)] if lines else []
 
 

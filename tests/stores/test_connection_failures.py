@@ -8,14 +8,13 @@ import http.server
 import ipaddress
 import socket
 import ssl
-import threading
 import time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 from support.range_server import range_server
-from support.web_server import WebServer
+from support.web_server import running
 
 import gzarr
 from gzarr.errors import ChunkError, StoreError
@@ -251,14 +250,8 @@ class Odd(http.server.BaseHTTPRequestHandler):
 @contextlib.contextmanager
 def serving(folder: Path, status: int, *headers: tuple[str, str]) -> Iterator[str]:
     handler = type("Handler", (Odd,), {"folder": folder, "status": status, "headers_": headers})
-    with WebServer(("127.0.0.1", 0), handler) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_address[1]}"
-        finally:
-            server.shutdown()
-            thread.join()
+    with running(handler) as url:
+        yield url
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
 import http.server
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +16,6 @@ from gzarr.stores.base import ByteRange
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-pytest.importorskip("aiohttp")
 
 DATA = b"0123456789"
 #: Status, what the header says of the range, and body.
@@ -128,3 +127,31 @@ def test_the_bytes_that_were_asked_for(wanted: ByteRange, sent: Sent, expected: 
         for form in FORMS:
             assert value(form, url, wanted) == expected
         assert len(asked) == len(FORMS)
+
+
+def test_parts_are_not_compressed_on_the_way() -> None:
+    """A server may compress what it sends, and then send a part of that."""
+    shown: list[str] = []
+
+    class Compressing(http.server.BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            shown.append(self.headers["Accept-Encoding"])
+            compressed = "gzip" in shown[-1]
+            body = (gzip.compress(DATA) if compressed else DATA)[2:6]
+            self.send_response(206)
+            if compressed:
+                self.send_header("Content-Encoding", "gzip")
+            self.send_header("Content-Range", "bytes 2-5/10")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *args: object) -> None:
+            pass
+
+    with running(Compressing) as url:
+        for form in FORMS:
+            assert value(form, url, PART) == DATA[2:6]
+    assert shown == ["identity"] * len(FORMS)
