@@ -17,7 +17,7 @@ import numpy.typing as npt
 from ..cached import cached_property
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 IntArray: TypeAlias = npt.NDArray[np.int64]
 
@@ -38,6 +38,8 @@ class Footprint:
         Size of the array along each axis of the grid.
     weight
         Bytes of the array, to weigh it among others.
+    is_light
+        Whether its chunks cost little, however often they are needed.
     """
 
     stride: tuple[int, ...]
@@ -46,6 +48,7 @@ class Footprint:
     chunk: tuple[int, ...]
     size: tuple[int, ...]
     weight: float
+    is_light: bool = False
 
     def amplification(self, axis: int, cells: int, length: int) -> float:
         """Return how often each needed chunk is decoded along an axis, in the mean, by groups of ``length`` cells.
@@ -141,6 +144,8 @@ def group_lengths(
         return (1,) * len(counts)
     # Along each axis, groups of one chunk, two chunks, and so on, of the array with the most bytes.
     main = max(footprints, key=lambda f: f.weight)
+    # Labels in one chunk are no reason for large groups, by which images would hardly be mixed.
+    costly = [f for f in footprints if f is main or not f.is_light]
     steps = [max(c / s, 1.0) for c, s in zip(main.chunk, main.stride, strict=True)]
     chunks = [1] * len(counts)
 
@@ -148,7 +153,7 @@ def group_lengths(
         return tuple(min(math.ceil(m * s), n) for m, s, n in zip(chunks, steps, counts, strict=True))
 
     best = cells(chunks)
-    reached = amplification(footprints, counts, best)
+    reached = amplification(costly, counts, best)
     while reached > target:
         candidates = []
         for d, count in enumerate(counts):
@@ -159,7 +164,7 @@ def group_lengths(
                 more[d] = max(math.ceil(math.ceil(count / (groups - 1)) / steps[d]), chunks[d] + 1)
                 lengths = cells(more)
                 if sum(f.group_bytes(lengths) for f in footprints) <= most_bytes:
-                    candidates.append((amplification(footprints, counts, lengths), more, lengths))
+                    candidates.append((amplification(costly, counts, lengths), more, lengths))
         if not candidates:
             break
         reached, chunks, best = min(candidates)
@@ -178,11 +183,14 @@ class Cells:
         int64 ``(groups + 1,)``: group ``g`` has the cells ``offsets[g]`` to ``offsets[g + 1]``.
     chosen
         int64 ``(n,)``: the rows of a list of cells, in this order, if not all cells of the grid are samples.
+    box
+        int64 ``(groups,)``: the box of cells that each group has samples of; None if each group has its own.
     """
 
     bounds: tuple[IntArray, ...]
     offsets: IntArray
     chosen: IntArray | None = None
+    box: IntArray | None = None
 
     @classmethod
     def of_grid(cls, counts: tuple[int, ...], lengths: tuple[int, ...], shift: tuple[int, ...] | None = None) -> Cells:
@@ -202,20 +210,43 @@ class Cells:
 
     @classmethod
     def of_some(
-        cls, counts: tuple[int, ...], lengths: tuple[int, ...], listed: IntArray, rows: IntArray | None = None
+        cls,
+        counts: tuple[int, ...],
+        lengths: tuple[int, ...],
+        listed: IntArray,
+        rows: IntArray,
+        usual: Callable[[IntArray], IntArray] | None = None,
     ) -> Cells:
-        """Return listed cells of a grid, int64 ``(n, k)``; equal ones are different samples.
+        """Return listed cells of a grid; equal ones are different samples.
 
-        ``rows`` are their rows in a list of the caller's, int64 ``(n,)``; None for their own.
+        Parameters
+        ----------
+        counts, lengths
+            Cells of the grid and of a box along each axis.
+        listed, rows
+            int64 ``(n, k)``, the cells, and int64 ``(n,)``, their rows in a list of the caller's.
+        usual
+            A function that returns how many samples a group of some boxes usually has, int64 ``(boxes,)``. The samples
+            of a box that has more, because some of them come many times, are dealt to several groups: in one, they
+            would all be in one block. None for a group for each box.
         """
         if not len(listed):
             return cls((), np.zeros(1, np.int64), np.empty(0, np.int64))
-        groups = tuple(-(-n // g) for n, g in zip(counts, lengths, strict=True))
-        # Cells outside of the grid are in its last groups.
-        number = np.ravel_multi_index(tuple((listed // np.array(lengths)).T), groups, mode="clip")
+        number = box_numbers(counts, lengths, listed)
         order = np.argsort(number, kind="stable")
         begins = np.flatnonzero(np.append(True, np.diff(number[order])))
-        return cls((), np.append(begins, len(listed)), order if rows is None else rows[order])
+        sizes = np.diff(begins, append=len(listed))
+        if usual is not None:
+            enough = usual(number[order[begins]])
+            parts = np.maximum((sizes + enough // 2) // enough, 1)
+            if parts.max() > 1:
+                # Equal samples are neighbours, and go to different groups.
+                nth = np.arange(len(listed)) - np.repeat(begins, sizes)
+                group = np.repeat(np.cumsum(parts) - parts, sizes) + nth % np.repeat(parts, sizes)
+                order = order[np.argsort(group, kind="stable")]
+                offsets = np.append(0, np.cumsum(np.bincount(group)))
+                return cls((), offsets, rows[order], np.repeat(np.arange(len(parts)), parts))
+        return cls((), np.append(begins, len(listed)), rows[order])
 
     @cached_property
     def _length(self) -> int | None:
@@ -237,6 +268,11 @@ class Cells:
             return np.minimum(numbers // length, len(self.offsets) - 2)
         return np.searchsorted(self.offsets, numbers, "right") - 1
 
+    def boxes(self, numbers: IntArray) -> IntArray:
+        """Return the box of the grid that each cell is in, by a number."""
+        groups = self.groups(numbers)
+        return groups if self.box is None else self.box[groups]
+
     def coordinates(self, numbers: IntArray) -> tuple[IntArray, IntArray, IntArray]:
         """Return the coordinates of cells, of the first cells and the ends of their groups; not for listed cells.
 
@@ -251,6 +287,12 @@ class Cells:
             rest, nth = np.divmod(rest, end[:, d] - begin[:, d])
             result[:, d] = begin[:, d] + nth
         return result, begin, end
+
+
+def box_numbers(counts: tuple[int, ...], lengths: tuple[int, ...], cells: IntArray) -> IntArray:
+    """Return the box of each cell of a grid, ``(n, k)``, by number in C order; those outside are in the last ones."""
+    boxes = tuple(-(-n // g) for n, g in zip(counts, lengths, strict=True))
+    return np.asarray(np.ravel_multi_index(tuple((cells // np.array(lengths)).T), boxes, mode="clip"), np.int64)
 
 
 def _shifted(count: int, length: int, shift: int) -> IntArray:

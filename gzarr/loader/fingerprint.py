@@ -126,6 +126,8 @@ class Fingerprint:
             parts.append("in rounds")
         lengths = [volume.samples.lengths for volume in volumes.each]
         shuffling: list[Any] = [ORDER_VERSION, order.shuffle, order.block_bytes, order.streams, lengths]
+        if order.shuffle == "blocks" and any(samples.may_repeat for samples in each):
+            shuffling.append("several groups of a box")
         rows = [source for volume in volumes.each for source in volume.sources if source.is_rows]
         # Matrices without rows make no difference.
         rows = [source for source in rows if source.array.shape[0]]

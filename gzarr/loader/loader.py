@@ -13,6 +13,7 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, SupportsFloat, SupportsIndex
 
+from ..arrays.array import Array
 from ..display import readable_size
 from ..documents.json import quote
 from ..engines.cuda.devices import get_device
@@ -20,6 +21,7 @@ from ..errors import ArgumentError
 from ..flags import flag, plain_flag
 from ..poses.numbers_given import as_floats
 from ..sparse.view import DenseView
+from ..stores.memory import MemoryStore
 from ..windows.inputs import array_of
 from .arguments import by_name, fitting, integer, is_one_of
 from .categories import categories_of, with_one_list
@@ -63,6 +65,8 @@ _STREAMS = 64
 # Arrays that a repr shows.
 _SHOWN = 6
 _BUFFER_BYTES = 256 << 20
+#: Arrays that together are at most this part of a block cost little, even if each block decodes all of them.
+_LIGHT_PARTS = 16
 
 
 class Loader:
@@ -111,7 +115,8 @@ class Loader:
         Batches that are made ready ahead, in threads; 0 for none, and for no threads.
     transform
         Function that is called with each batch, of NumPy's or CuPy's arrays, and returns what the loader gives out. It
-        runs in a thread; on a device, while a stream of the loader's is CuPy's current one.
+        runs in a thread; on a device, while a stream of the loader's is CuPy's current one. Batches are made ahead, so
+        it returns new arrays in each call.
     on_error
         What happens to a sample that cannot be read: ``"raise"`` the error where its batch is asked for, after which
         the loader goes on with the next one; ``"skip"`` the sample; or a function of the error and the sample's number,
@@ -586,7 +591,8 @@ class Loader:
         bound, (stack, flip) = [], self._form
         each = zip(self._arrays, self._spacings, self._samplers, self._shares, strict=True)
         for arrays, spacings, sampler, share in each:
-            geometries = {n: Geometry(a.shape, a.chunks, a.dtype, spacings[n]) for n, a in arrays.items()}
+            light = _light(arrays, self._order.block_bytes // _LIGHT_PARTS)
+            geometries = {n: Geometry(a.shape, a.chunks, a.dtype, spacings[n], n in light) for n, a in arrays.items()}
             samples = sampler.at_stage(stage).bind(geometries, most_bytes)
             parts = flipped(stacked(samples.parts, stack), arrays, flip)
             samples = replace(samples, parts=tuple(parts), share=share)
@@ -655,3 +661,20 @@ def _static(sampler: Sampler, volumes: Sequence[Mapping[str, ExportedArray]], fl
         with own:
             own.as_stream(None).synchronize()
     return read
+
+
+def _light(arrays: Mapping[str, ExportedArray], most_bytes: int) -> set[str]:
+    """Return the names of arrays that cost little, however often their chunks are needed.
+
+    Nothing of those in memory is decoded, if nothing is encoded. Others are the smallest ones, as long as they have at
+    most ``most_bytes`` together.
+    """
+    result, total = set(), 0
+    for name, array in sorted(arrays.items(), key=lambda item: item[1].nbytes):
+        in_memory = isinstance(array, Array) and isinstance(array.store, MemoryStore)
+        if not (in_memory and not (array.filters or array.compressors or array.shards)):
+            total += array.nbytes
+            if total > most_bytes:
+                continue
+        result.add(name)
+    return result

@@ -202,6 +202,7 @@ class PosedPatches:
             tuple(max(math.floor(array.chunks[axis] * f), 1) for axis, f in zip(axes, factors, strict=True)),
             size,
             array.nbytes,
+            array.is_light,
         )
         return part, footprint
 

@@ -160,7 +160,9 @@ class Windows(Sampler):
                         )
                     )
             chunk = (array.chunks[self.axis],)
-            footprints.append(Footprint((stride,), (first - low,), (length,), chunk, (size,), array.nbytes))
+            footprints.append(
+                Footprint((stride,), (first - low,), (length,), chunk, (size,), array.nbytes, array.is_light)
+            )
         hull = max(map(max, offsets.values())) - low + 1
         cells = count if chosen is None else size - hull + 1
         lengths = group_lengths(footprints, (cells,), WINDOWS_AMPLIFICATION, most_bytes)

@@ -176,7 +176,9 @@ class Rows(Sampler):
             shape = replaced(array.shape, self.axis, 1)
             take = tuple(0 if d == self.axis else slice(None) for d in range(len(shape)))
             parts.append(part_along(name, array, self.axis, shape, 0, take=take))
-            footprints.append(Footprint((1,), (0,), (1,), (array.chunks[self.axis],), (size,), array.nbytes))
+            footprints.append(
+                Footprint((1,), (0,), (1,), (array.chunks[self.axis],), (size,), array.nbytes, array.is_light)
+            )
         chosen = chosen_of(self.where, (size,), "rows")
         rows = None if chosen is None else chosen[:, 0]
         count = size if rows is None else len(rows)
@@ -396,6 +398,7 @@ class Patches(Sampler):
             tuple(array.chunks[axis] * factors[axis] for axis in axes),
             size,
             array.nbytes,
+            array.is_light,
         )
         return part, footprint
 

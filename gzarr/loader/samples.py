@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from ..cached import cached_property
 from ..errors import ArgumentError
 from .arguments import MOST
-from .cells import Cells
+from .cells import Cells, box_numbers
 from .drawing import TABLED, drawn, drawn_counts, total_count
 from .permutation import Permutation, hashed, mix, uniform
 
@@ -47,12 +48,15 @@ class Geometry:
         Data type of the elements.
     spacing
         Distances of neighbouring elements, if they are known.
+    is_light
+        Whether its chunks cost little, however often they are needed: groups are not made for their sake.
     """
 
     shape: tuple[int, ...]
     chunks: tuple[int, ...]
     dtype: np.dtype[Any]
     spacing: tuple[float, ...] | None = None
+    is_light: bool = False
 
     @property
     def ndim(self) -> int:
@@ -217,9 +221,10 @@ class Samples:
 
     @property
     def groups(self) -> int:
-        """Most groups of an epoch: boxes of the grid that have samples."""
+        """Most groups of an epoch: boxes of the grid that have samples, and those of samples that come many times."""
         boxes = math.prod(-(-n // length) for n, length in zip(self.counts, self.lengths, strict=True))
-        return min(boxes, self.count)
+        further = 2 * self.count // max(math.prod(self.lengths), 1) if self.may_repeat and self.jitter is None else 0
+        return min(boxes + further, self.count)
 
     @property
     def expected(self) -> float:
@@ -259,6 +264,11 @@ class Samples:
         return self.weights is None and self._pool > TABLED and self.is_drawn
 
     @property
+    def may_repeat(self) -> bool:
+        """Whether some samples may come several times in an epoch."""
+        return (self.weights is not None and self.replace) or self.comes_in_rounds or self.expected > self._pool
+
+    @property
     def comes_in_rounds(self) -> bool:
         """Whether weighed samples come several times because there are too few of them to come once."""
         if self.weights is None or self.replace:
@@ -280,14 +290,39 @@ class Samples:
         lengths = self.lengths if grouped else tuple(max(n, 1) for n in self.counts)
         if self.chosen is not None or self.is_weighed:
             rows = self.rows(seed, epoch) if rows is None else rows
-            if self.chosen is None:
-                return Cells.of_some(self.counts, lengths, np.stack(np.unravel_index(rows, self.counts), axis=1), rows)
-            listed = self.chosen[rows] // np.array(self.stride)
-            return Cells.of_some(self.counts, lengths, listed, rows)
+            count = len(rows)
+            usual = (lambda boxes: self._usual(boxes, count)) if grouped and self.may_repeat else None
+            return Cells.of_some(self.counts, lengths, self._cells_of(rows), rows, usual)
         if self.jitter is None:
             return Cells.of_grid(self.counts, lengths)
         shift = tuple(mix(seed, epoch, _SHIFT, d) % length for d, length in enumerate(lengths))
         return Cells.of_grid(self.counts, lengths, shift)
+
+    def _cells_of(self, rows: IntArray) -> IntArray:
+        """Return the cells of samples by their rows in the list of all, int64 ``(n, axes)``."""
+        if self.chosen is None:
+            return np.stack(np.unravel_index(rows, self.counts), axis=1)
+        return np.asarray(self.chosen[rows] // np.array(self.stride), np.int64)
+
+    def _usual(self, boxes: IntArray, count: int) -> IntArray:
+        """Return how many of an epoch's samples a group of some boxes has, int64 ``(boxes,)``.
+
+        As many as if each came once, and at least as many as in the mean of all boxes. Random windows of one place
+        differ and have their elements in common, so there are as many of them as the epoch has for each box.
+        """
+        if self.chosen is None:
+            result = np.full(len(boxes), math.prod(map(min, self.lengths, self.counts)), np.int64)
+        else:
+            listed, counts = self._listed_in_boxes
+            result = np.maximum(counts[np.searchsorted(listed, boxes)], -(-self.total // len(listed)))
+        return result if self.jitter is None else np.maximum(result, -(-count // len(boxes)))
+
+    @cached_property
+    def _listed_in_boxes(self) -> tuple[IntArray, IntArray]:
+        """The boxes that have chosen samples, ascending, and how many each of them has."""
+        return np.unique(
+            box_numbers(self.counts, self.lengths, self._cells_of(np.arange(self.total))), return_counts=True
+        )
 
     def origins(self, cells: Cells, numbers: IntArray, seed: int, epoch: int) -> IntArray:
         """Return the origin of each sample, int64 ``(n, columns)``, in elements of the origin's array.

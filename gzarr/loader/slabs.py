@@ -293,11 +293,11 @@ def _boxes(volumes: Volumes, cells: VolumesCells, numbers: IntArray, origins: In
     result: list[list[Boxes]] = [[] for _ in volumes.each]
     for volume, places, own in cells.parts(numbers):
         samples, at = volumes.each[volume].samples, origins[places]
-        groups = cells.each[volume].groups(own)
+        boxes = cells.each[volume].boxes(own)
         for source in volumes.each[volume].sources:
             starts = source.inside(at)
             # Along one axis, each run of windows that touch has a box: nothing is read that no sample needs.
-            keys = runs_of(starts, source) if len(samples.counts) == 1 else np.repeat(groups, source.part.windows)
+            keys = runs_of(starts, source) if len(samples.counts) == 1 else np.repeat(boxes, source.part.windows)
             result[volume].append(Boxes.of(starts, source.read_shape, keys))
     return result
 

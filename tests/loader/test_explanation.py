@@ -84,21 +84,23 @@ def test_little_mixing_is_warned_of_once(tmp_path: Path) -> None:
         next(iter(Loader(array, batch_size=8, buffer_bytes=16 << 10, shuffle="full")))
 
 
-def test_a_few_rows_that_come_often_are_one_group() -> None:
-    """A rare class in neighbouring rows is in one block: the others have none, however many groups they have."""
+@pytest.mark.parametrize(("batch_size", "buffer"), [(8, 256 << 10), (64, 256 << 10), (8, 64 << 10)])
+def test_rows_that_come_often_are_in_all_blocks(batch_size: int, buffer: int) -> None:
+    """A rare class in neighbouring rows: half of each batch, in the mean, and no more uneven than groups are."""
     array = gzarr.create_array({}, data=np.zeros((2000, 64), "f4"), chunks=(8, 64))
     rare = np.arange(2000) // 8 == 100
-    arguments: Any = {"batch_size": 8, "seed": 1, "buffer_bytes": 256 << 10}
-    loader = Loader({"x": array, "rare": rare}, Rows(balance="rare"), **arguments)
-    with pytest.warns(UserWarning, match=" of 2 independent groups are mixed, and this batch size wants 32 groups"):
-        found = [int(batch["rare"].sum()) for batch in loader]
-    assert np.mean(np.array(found) == 0) > 0.25
-    arguments["buffer_bytes"] = loader.explain().mixing.buffer_bytes_wanted
+    loader = Loader(
+        {"x": array, "rare": rare}, Rows(balance="rare"), batch_size=batch_size, seed=1, buffer_bytes=buffer
+    )
     with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        better = Loader({"x": array, "rare": rare}, Rows(balance="rare"), **arguments)
-        found = [int(batch["rare"].sum()) for batch in better]
-    assert np.mean(np.array(found) == 0) < 0.05
+        warnings.simplefilter("ignore")
+        found = np.array([int(batch["rare"].sum()) for batch in loader])
+    # By chance, it would be a batch's square root of half its size; a part of a group has eight rows.
+    assert found.std() < (8 * batch_size) ** 0.5 / 2
+    assert np.mean(found == 0) < 0.03
+    explanation = loader.explain()
+    assert explanation.held_bytes < 1.2 * buffer + 4 * batch_size * 257
+    assert explanation.amplification < 1.3
 
 
 @quiet

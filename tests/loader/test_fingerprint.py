@@ -42,7 +42,7 @@ def of_classes(classes: Any) -> Loader:
         (None, "64:163a:77d3:1621:10c31e6bca0e017a"),
         (Rows(1), "64:163a:a3ce:1621:d965fed7afa14c69"),
         (Rows(samples=20, replace=False), "20:163a:d454:1621:dcf8fbc3e03a9a9f"),
-        (Rows(balance="y"), "64:163a.1bf9:7924:6330:4338058a69e1ca5c"),
+        (Rows(balance="y"), "64:163a.1bf9:7924:a69a:65de9bace5b0e305"),
         (Patches((16, 16)), "16:163a:36d3:3694:f3248557ddbf593d"),
         (Patches((16, 16), stride=8, jitter=True, halo=(2, 4)), "64:163a:37d0:2245:d9a948abfaebc990"),
         (Patches((16, 16), **POSED), "16:163a:ed76:8f55:76cf64dc0fa9a25b"),

@@ -176,25 +176,58 @@ def accuracy(loader: Any, weights: npt.NDArray[np.float64], test: tuple[Any, Any
     return float(((np.hstack([x, np.ones((len(x), 1))]) @ weights).argmax(axis=1) == y).mean())
 
 
+def table(labels: npt.NDArray[Any]) -> tuple[npt.NDArray[np.float64], tuple[Any, Any]]:
+    """Return a row of 16 numbers for each label, and a test set of all classes alike."""
+    rng = np.random.default_rng(0)
+    centres = rng.normal(0, 0.6, (CLASSES, 16))
+    x = centres[labels] + rng.normal(size=(len(labels), 16))
+    y = rng.integers(0, CLASSES, 20_000)
+    return x, (centres[y] + rng.normal(size=(len(y), 16)), y)
+
+
+def mean_accuracy(arrays: Any, test: tuple[Any, Any], *sampler: Any, **options: Any) -> float:
+    """Return the accuracy of six trainings, in the mean, if ``explain`` finds the mixing enough."""
+    loaders = [Loader(arrays, *sampler, batch_size=32, seed=seed, **options) for seed in range(6)]
+    assert loaders[0].explain().mixing.is_enough
+    return float(np.mean([accuracy(loader, np.zeros((17, CLASSES)), test) for loader in loaders]))
+
+
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_a_model_learns_as_from_a_global_shuffle(layout: str) -> None:
     """Softmax regression on a table sorted by class: within half a point where ``explain`` finds the mixing enough."""
-    rng = np.random.default_rng(0)
-    centres = rng.normal(0, 0.6, (CLASSES, 16))
-    x = centres[LABELS] + rng.normal(size=(ROWS, 16))
-    y = rng.integers(0, CLASSES, 20_000)
-    test = centres[y] + rng.normal(size=(len(y), 16)), y
+    x, test = table(LABELS)
     options = LAYOUTS[layout]
     wide = {name: (n, 16) for name, n in options.items()}
     arrays = {"x": gzarr.array(x, device="cpu", **wide), "y": gzarr.array(LABELS, device="cpu", **options)}
-
-    def mean(shuffle: Any) -> float:
-        loaders = [Loader(arrays, batch_size=32, seed=seed, shuffle=shuffle) for seed in range(6)]
-        assert loaders[0].explain().mixing.is_enough
-        return float(np.mean([accuracy(loader, np.zeros((17, CLASSES)), test) for loader in loaders]))
-
-    expected = mean("full")
+    expected = mean_accuracy(arrays, test, shuffle="full")
     assert 0.6 < expected < 0.95
-    assert abs(mean("blocks") - expected) < 0.005
+    assert abs(mean_accuracy(arrays, test) - expected) < 0.005
     # In their own order, which forgets the first classes: the test is able to fail.
     assert accuracy(Loader(arrays, batch_size=32, shuffle=False), np.zeros((17, CLASSES)), test) < expected - 0.1
+
+
+@pytest.mark.parametrize("stored", [True, False], ids=["labels in one chunk", "labels of NumPy"])
+def test_labels_do_not_ask_for_large_groups(stored: bool) -> None:
+    """Groups of many rows, made to decode labels once, would leave two or three groups to be mixed in this buffer."""
+    x, test = table(LABELS)
+    labels: Any = LABELS.astype("u1")
+    if stored:
+        labels = gzarr.array(labels, chunks=ROWS, device="cpu")
+        assert labels.compressors
+    arrays = {"x": gzarr.array(x, device="cpu", chunks=(1, 16)), "y": labels}
+    explanation = Loader(arrays, batch_size=32, buffer_bytes=128 << 10).explain()
+    assert explanation.mixing.groups > 400
+    assert explanation.amplification < 1.1
+    expected = mean_accuracy(arrays, test, shuffle="full")
+    assert abs(mean_accuracy(arrays, test, buffer_bytes=128 << 10) - expected) < 0.005
+
+
+def test_rare_classes_are_mixed_with_the_others() -> None:
+    """Rows of a rare class come many times, and not all in one block, if classes come equally often."""
+    sizes = [ROWS // 10] * (CLASSES - 2) + [8, 24]
+    labels = np.repeat(np.arange(CLASSES), sizes)
+    x, test = table(labels)
+    arrays = {"x": gzarr.array(x, device="cpu", chunks=(4, 16)), "y": labels}
+    expected = mean_accuracy(arrays, test, Rows(balance="y"), shuffle="full")
+    assert expected > 0.4
+    assert abs(mean_accuracy(arrays, test, Rows(balance="y"), buffer_bytes=160 << 10) - expected) < 0.01
