@@ -66,7 +66,7 @@ _STREAMS = 64
 _SHOWN = 6
 _BUFFER_BYTES = 256 << 20
 #: Arrays that together are at most this part of a block cost little, even if each block decodes all of them.
-_LIGHT_PARTS = 16
+_LIGHT_PARTS = 8
 
 
 class Loader:
