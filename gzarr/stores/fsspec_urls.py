@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 PREFIX: Final = "fsspec+"
 #: Options that say where the targets of references are.
 _TARGETS: Final = frozenset({"fs", "remote_protocol"})
+#: Options that say how references are read, of which fsspec takes none beside a chain of URLs.
+_READING: Final = frozenset({"target_options", "target_protocol"})
 # In brackets is an IPv6 address.
 _CHAIN: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+(?:://[^:\[]*)?::")
 
@@ -67,7 +69,11 @@ def filesystem_at(url: str, storage_options: Mapping[str, Any] | None) -> tuple[
     urls.check_folder(text, shown)
     options = dict(storage_options or {})
     url_to_fs = module("fsspec.core").url_to_fs
-    if text.startswith("reference:") and not _TARGETS & {*options, *options.get("reference", {})}:
+    given = {*options, *options.get("reference", {})} if text.startswith("reference:") else set()
+    references, _, document = text.partition("::")
+    if document and references in ("reference", "reference://") and _READING & given:
+        text, options["fo"] = "reference://", document
+    if text.startswith("reference:") and not _TARGETS & given:
         # Else fsspec would read references until it finds a target, and fail at those that it cannot read. Filesystems
         # of targets are made when they are needed.
         options["remote_protocol"] = fsspec_references.UNNAMED
@@ -82,6 +88,10 @@ def filesystem_at(url: str, storage_options: Mapping[str, Any] | None) -> tuple[
             raise ArgumentError(f"fsspec needs another package for {shown!r}: {described}") from None
         if isinstance(error, FileNotFoundError):
             raise NodeNotFoundError(f"fsspec finds nothing at {shown!r}: {described}") from None
+        if text.startswith("reference:") and described.startswith(("JSONDecodeError:", "UnicodeDecodeError:")):
+            described += (
+                "; if the references are compressed, pass storage_options={'target_options': {'compression': 'gzip'}}"
+            )
         if isinstance(error, (TypeError, ValueError)):
             raise ArgumentError(f"fsspec takes neither {shown!r} nor its storage_options: {described}") from None
         raise StoreError(f"fsspec cannot open {shown!r}: {described}") from None

@@ -173,18 +173,12 @@ NO_RANGES: Final = (
     "the server sends whole values only, and parts of values are needed (sharded arrays are read by byte ranges); use "
     "a server that supports range requests, or copy the data to a local directory"
 )
-_CREDENTIAL_HINTS: Final = (
-    "169.254.169.254",
-    "169.254.170.2",
-    "169.254.170.23",
-    "metadata.google.internal",
-    "latest/api/token",
-    "latest/meta-data",
-    "computeMetadata",
-    "metadata/identity/oauth2",
-    "CredentialProvider",
-    "credential provider",
+# What is asked for credentials. In the paths of other URLs, the same words are a key's.
+_CREDENTIAL_URL: Final = re.compile(
+    r"://(?:(?:[^\s/]*@)?(?:169\.254\.169\.254|169\.254\.170\.23?|metadata\.google\.internal)(?![^\s/:?#])|"
+    r"[^\s/]+/(?:latest/api/token|latest/meta-data|computeMetadata|metadata/identity/oauth2))"
 )
+_CREDENTIAL_HINTS: Final = ("CredentialProvider", "credential provider")
 
 
 def failure_of(error: BaseException, url: str, *, listing: bool = False) -> Failure:
@@ -210,7 +204,7 @@ def failure_of(error: BaseException, url: str, *, listing: bool = False) -> Fail
     status = int(found[1]) if found is not None else None
     code = _code_in(text)
     reason = _reason(text, status, (found[2] or "").strip() if found is not None else "", code)
-    if status is None and any(hint in text for hint in _CREDENTIAL_HINTS):
+    if status is None and _is_of_credentials(text):
         return Failure(Kind.CREDENTIALS, None, f"no credentials were found; {_how_to_sign(url)}")
     if status == 405 and "performing MKCOL " in text:
         # Another writer has made the folder meanwhile.
@@ -260,6 +254,12 @@ def failure_of_answer(status: int, phrase: str, body: memoryview, url: str) -> F
     code = _code_in(text)
     reason = _reason("", status, phrase, code)
     return _of_known_status(status, code, reason, url) or _of_other_status(status, reason)
+
+
+def _is_of_credentials(text: str) -> bool:
+    """Return whether what failed was a request for credentials."""
+    words = _URL.sub("<URL>", text)
+    return _CREDENTIAL_URL.search(text) is not None or any(hint in words for hint in _CREDENTIAL_HINTS)
 
 
 def _without_key(text: str) -> str:

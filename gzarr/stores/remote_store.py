@@ -58,6 +58,10 @@ PART_BYTES: Final = 16 << 20
 PAGE_KEYS: Final = 1000
 #: What obstore says of a successful answer whose length is not known before its end.
 LACKS_LENGTH: Final = "Content-Length Header missing"
+_NO_CERTIFICATES: Final = (
+    "this machine has no CA certificates, and obstore makes no connection without any, not even for http://: install "
+    "them (often a package ca-certificates), or set SSL_CERT_FILE to a file that has some"
+)
 
 
 class _OtherTimes:
@@ -172,6 +176,8 @@ class RemoteStore(RequestedValues, WholeValues):
                 store = obstore_module.make(kind, arguments, keywords)
             # An exception of a copy of obstore may be of any class.
             except Exception as error:
+                if "No CA certificates" in str(error):
+                    raise StoreError(f"{self!r}: {_NO_CERTIFICATES}") from None
                 # It may repeat what it does not understand.
                 secrets = redaction.secrets_of(keywords)
                 reason = redaction.without(failure_of(error, self.url).reason, secrets)

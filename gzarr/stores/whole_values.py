@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
+from ..errors import NodeNotFoundError, StoreError
 from .base import Request
 from .buffers import as_bytes
 from .byte_ranges import splice
@@ -15,6 +16,10 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
     from .base import Answer, ByteRange
+
+
+class ErasedArrayError(NodeNotFoundError, StoreError):
+    """A store says of a chunk that is read or written that its array is not there: nothing is known of its elements."""
 
 
 class RequestedValues(ABC):
@@ -41,7 +46,11 @@ class RequestedValues(ABC):
         StoreError
             If that cannot be told: the bucket does not exist, the server refuses, or every attempt fails.
         """
-        return self._values([Request(key)])[0]
+        try:
+            return self._values([Request(key)])[0]
+        except ErasedArrayError:
+            # Arrays are read by the other methods.
+            return None
 
     def get_partial_values(self, key_ranges: Sequence[tuple[str, ByteRange]]) -> list[bytes | None]:
         """Return parts of values, in order; None for each absent key.

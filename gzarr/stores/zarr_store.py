@@ -25,7 +25,7 @@ from .buffers import as_view
 from .byte_ranges import check_range, checked_answer, range_to_ask
 from .keys import is_key, split_key, split_prefix
 from .timeouts import seconds
-from .whole_values import RequestedValues, WholeValues
+from .whole_values import ErasedArrayError, RequestedValues, WholeValues
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Sequence
@@ -43,22 +43,26 @@ _CALLS, _EACH = 8, 8
 _NOT_FORK_SAFE: Final = frozenset({"icechunk"})
 #: Packages whose stores list all their keys.
 _LIST_ALL: Final = frozenset({"zarr", "icechunk"})
-#: Icechunk's words for keys and prefixes that it cannot have: beside its format, of no array, or beyond one's shape.
-_NO_KEY: Final = (
-    "invalid zarr key",
-    "bad key prefix",
-    "node not found at",
-    "there is not an array at",
-    "invalid chunk index",
+#: How Icechunk begins to say that it cannot have a key or a prefix: beside its format, beyond an array's shape, ...
+_OTHER_FORMAT: Final = "invalid zarr key"
+_NO_KEY: Final = (_OTHER_FORMAT, "invalid chunk index", "bad key prefix")
+#: ... and, of a chunk, that there is no such array.
+_NO_ARRAY: Final = ("node not found at", "there is not an array at")
+_GONE: Final = (
+    "there is no such array now: it was erased, moved, replaced or discarded since it was opened; open what is there"
 )
+#: Icechunk's keys of chunks.
+_CHUNK: Final = re.compile(r"(?:.*/)?c(?:/\d+)*", re.DOTALL)
 #: What is asked for to learn whether there is a value.
 _NO_BYTES: Final = ByteRange(0, 0)
 #: In place of what stands for an absent key, where there must be one.
 _MUST_BE: Final = object()
 #: In place of a page, if a prefix is not that of a node; it is not empty.
 _NO_NODE: Final = ("no node",)
-#: A line of Icechunk's errors with a cause.
-_CAUSE: Final = re.compile(r"\s*[|`]-+>(.*)")
+#: What marks the first line of Icechunk's errors, and one with a cause. In a terminal, marks are others, in colour.
+_FIRST: Final = re.compile(r"\s*(?:[x\u00d7]\s+)?")
+_CAUSE: Final = re.compile(r"\s*(?:[|`]-+>|[\u251c\u2570]\u2500+\u25b6)(.*)")
+_COLOUR: Final = re.compile(r"\x1b\[[0-9;]*m")
 #: Keys of a page of a listing.
 PAGE_KEYS: Final = 1000
 
@@ -222,19 +226,26 @@ class ZarrStore(RequestedValues, WholeValues):
             if isinstance(error, (KeyboardInterrupt, SystemExit)):
                 raise
             # Icechunk raises a KeyError where a chunk is to be erased and its array is not there.
-            if absent is not _MUST_BE and (_is_no_key(error) or (type(error) is KeyError and self.documents_first)):
+            if absent is not _MUST_BE and (_says(error, (*_NO_KEY, *_NO_ARRAY)) or self._is_key_error(error)):
                 return absent
             raise self._error(what, key, error) from None
         finally:
             traffic.count(requests=1, seconds=time.monotonic() - begin)
 
+    def _is_key_error(self, error: BaseException) -> bool:
+        """Return whether an error is how Icechunk says that an array is not there whose chunks are to be changed."""
+        return type(error) is KeyError and self.documents_first
+
     def _error(self, what: str, key: str, error: BaseException) -> StoreError:
         pass_on(error)
+        no_array = _says(error, _NO_ARRAY) or (what == "write" and self._is_key_error(error))
+        if no_array and what in ("read", "write") and _CHUNK.fullmatch(key):
+            return ErasedArrayError(f"{self!r}: cannot {what} {key!r}: {_GONE}", key=key)
         if isinstance(error, TimeoutError):
             reason = f"no answer in {self.timeout:g} s"
         else:
             reason = redaction.describe(_without_trace(error), frozenset())
-            if what == "write" and _is_no_key(error) and _NO_KEY[0] in reason:
+            if what == "write" and _says(error, (_OTHER_FORMAT,)):
                 reason += "; chunks in Icechunk have the keys of chunk_key_encoding='default' with '/'"
         return StoreError(f"{self!r}: cannot {what} {key!r}: {reason}", key=key)
 
@@ -293,7 +304,7 @@ class ZarrStore(RequestedValues, WholeValues):
             return [error] * len(requests)
 
     def _answer(self, request: Request, outcome: Any) -> Answer:
-        if outcome is None or _is_no_key(outcome):
+        if outcome is None or _is_absent(request.key, outcome):
             return Answer(None)
         try:
             if isinstance(outcome, BaseException):
@@ -397,7 +408,7 @@ class ZarrStore(RequestedValues, WholeValues):
         for begin in range(0, len(names), _CALLS * _EACH):
             some = names[begin : begin + _CALLS * _EACH]
             for name, found in zip(some, self._try("list", prefix, exist, some), strict=True):
-                if isinstance(found, BaseException) and not _is_no_key(found):
+                if isinstance(found, BaseException) and not _says(found, (*_NO_KEY, *_NO_ARRAY)):
                     raise self._error("look for", name, found)
                 if found is True:
                     keys.append(name)
@@ -501,9 +512,26 @@ def _asked(request: Request) -> Any:
     return RangeByteRequest(asked.offset, asked.offset + asked.length)
 
 
-def _is_no_key(outcome: object) -> bool:
-    """Return whether Icechunk says that there can be no such key, or no keys with such a prefix."""
-    return _is_of_icechunk(outcome) and any(words in str(outcome) for words in _NO_KEY)
+def _is_absent(key: str, outcome: object) -> bool:
+    """Return whether Icechunk says that there can be no value with a key.
+
+    A document may be absent with its node, but an array that is not there does not say what a chunk of it holds.
+    """
+    return _says(outcome, _NO_KEY) or (_says(outcome, _NO_ARRAY) and _CHUNK.fullmatch(key) is None)
+
+
+def _says(outcome: object, words: tuple[str, ...]) -> bool:
+    """Return whether an outcome is an error of Icechunk that begins with some words.
+
+    What follows may have any words in it: keys, and the places of files.
+    """
+    return _is_of_icechunk(outcome) and _lines(outcome)[0].startswith(words)
+
+
+def _lines(error: object) -> list[str]:
+    """Return the lines of an error of Icechunk, the first one without its mark."""
+    first, *others = _COLOUR.sub("", str(error)).splitlines() or [""]
+    return [_FIRST.sub("", first, count=1).strip(), *others]
 
 
 def _is_of_icechunk(value: object) -> bool:
@@ -514,11 +542,10 @@ def _without_trace(error: BaseException) -> BaseException:
     """Return an error of Icechunk with what has failed and why, without the places in its code; others as they are."""
     if not _is_of_icechunk(error):
         return error
-    lines = str(error).splitlines()
-    said = [line.strip().removeprefix("x ") for line in lines[:1]]
+    first, *others = _lines(error)
     # Causes have arrows; the last one is often said at the beginning.
-    causes = (cause[1].strip() for line in lines[1:] if (cause := _CAUSE.match(line)))
-    return type(error)(": ".join(dict.fromkeys([*said, *causes])))
+    causes = (cause[1].strip() for line in others if (cause := _CAUSE.match(line)))
+    return type(error)(": ".join(dict.fromkeys([first, *causes])))
 
 
 def _can_list(reference: weakref.ref[ZarrStore]) -> bool:

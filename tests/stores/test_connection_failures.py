@@ -6,8 +6,11 @@ import contextlib
 import datetime
 import http.server
 import ipaddress
+import os
 import socket
 import ssl
+import subprocess
+import sys
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +46,18 @@ def fails_at_once(url: str, **options: Any) -> str:
 
 
 # -- certificates
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:9/x.zarr", "s3://bucket/x.zarr"])
+def test_machines_without_certificates(url: str) -> None:
+    """obstore makes no connection there, not even one that needs none."""
+    program = "import sys, gzarr\ntry: gzarr.open(sys.argv[1])\nexcept gzarr.errors.StoreError as e: print(e)"
+    without = {"SSL_CERT_FILE": "/nonexistent", "SSL_CERT_DIR": "/nonexistent"}
+    told = subprocess.run(
+        [sys.executable, "-c", program, url], env=os.environ | without, capture_output=True, text=True, check=True
+    ).stdout
+    assert "this machine has no CA certificates" in told
+    assert "SSL_CERT_FILE" in told
 
 
 def certificate(folder: Path, *, is_own_issuer: bool) -> tuple[ssl.SSLContext, str]:
@@ -313,3 +328,14 @@ def test_dates_are_versions_in_any_form(by: str, folder: Path) -> None:
             versions.add(answer.version)
     assert len(versions) == 1
     assert None not in versions
+
+
+@pytest.mark.parametrize("key", ["latest/meta-data/0", "CredentialProvider/0", "169.254.169.254/computeMetadata"])
+def test_keys_are_no_requests_for_credentials(key: str) -> None:
+    said = "in 1ms - HTTP error: error sending request"
+    found = failure_of(GENERIC(f"Generic S3 error: Error performing GET http://host:1/b/{key} {said}"), "s3://b")
+    assert found.kind is Kind.TEMPORARY
+    asked = failure_of(
+        GENERIC(f"Generic S3 error: Error performing PUT http://host:1/latest/api/token {said}"), "s3://b"
+    )
+    assert asked.kind is Kind.CREDENTIALS

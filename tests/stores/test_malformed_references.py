@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import math
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 
 import gzarr
-from gzarr.errors import ChunkDecodeError, ChunkError, GzarrError, StoreError
+from gzarr.errors import ArgumentError, ChunkDecodeError, ChunkError, GzarrError, StoreError
 from gzarr.stores.base import ByteRange
 
 if TYPE_CHECKING:
@@ -98,3 +99,19 @@ def test_a_size_that_no_file_has(access: str, tmp_path: Path) -> None:
     if access in ("copy", "copy, other chunks", "read"):
         assert isinstance(error.value, ChunkDecodeError)
         assert "MemoryError" not in str(error.value)
+
+
+@pytest.mark.parametrize("nested", [False, True], ids=["options", "options by protocol"])
+@pytest.mark.parametrize("chain", ["reference::", "reference://::", "reference::file://", "reference::simplecache::"])
+def test_compressed_references(chain: str, nested: bool, tmp_path: Path) -> None:
+    numbers = np.arange(4, dtype="<i4")
+    (tmp_path / "raw.bin").write_bytes(numbers.tobytes())
+    refs = {"v/.zarray": json.dumps(ZARRAY), **{f"v/{i}": [str(tmp_path / "raw.bin"), 8 * i, 8] for i in range(2)}}
+    (tmp_path / "r.json.gz").write_bytes(gzip.compress(json.dumps({"version": 1, "refs": refs}).encode()))
+    url = f"{chain}{tmp_path / 'r.json.gz'}"
+    given: dict[str, Any] = {"target_options": {"compression": "gzip"}}
+    options = {"reference": given} if nested else given
+    array = gzarr.open_array(url, path="v", device="cpu", storage_options=options)
+    np.testing.assert_array_equal(array[...], numbers)
+    with pytest.raises(ArgumentError, match=r"compressed, pass storage_options=\{'target_options': \{'compression'"):
+        gzarr.open_array(url, path="v")
