@@ -16,7 +16,6 @@ _MAX_DEPTH: Final = 64
 # Classes of gzarr.ome, and what to pass instead.
 _OF_IMAGES: Final = {
     "Image": "an Image is no array; pass the array of one of its levels, such as image.level(0)",
-    "Level": "a Level is no array; pass its array, level.array",
     **{
         name: f"a {name} is no array; pass the array of a level of one of its images, such as {example}.level(0)"
         for name, example in {

@@ -123,9 +123,11 @@ def run(args: argparse.Namespace) -> int:
         If there is no picture.
     """
     from ..display.png import write_png
+    from ..ome.picture_methods import check_name
 
     # What has no picture needs no file for it.
     node = _opened(args)
+    check_name(args.out)
     shows = args.out is None and not args.json
     if shows and args.graphics == "auto" and not sys.stdout.isatty():
         raise ArgumentError("the output is not a terminal: pass --out FILE.png, or --graphics blocks for characters")

@@ -54,10 +54,16 @@ def member(document: dict[str, Any], name: str) -> Any:
 
 
 def check_format(document: Any, zarr_format: int) -> None:
-    """Check that a document is an object with the expected ``zarr_format``, an integer in it afterwards."""
+    """Check that a document is an object with the expected ``zarr_format``, an integer in it afterwards.
+
+    The webknossos library writes it as a text.
+    """
     if not isinstance(document, dict):
         fail(f"expected a JSON object, got {quote(document)}", "$")
     found = whole(member(document, "zarr_format"), "$.zarr_format")
+    if found == str(zarr_format):
+        note(f"{quote(found)} in place of {zarr_format}", "$.zarr_format")
+        found = zarr_format
     if type(found) is not int or found != zarr_format:
         fail(f"expected {zarr_format}, got {quote(found)}", "$.zarr_format")
     document["zarr_format"] = found

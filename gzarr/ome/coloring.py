@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import colorsys
 import math
+import re
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -23,6 +24,8 @@ PERCENTILES: Final = (1.0, 99.9)
 #: Steps of the hue from a label to the next one: about the golden ratio, so that neighbours differ; odd, so that 256
 #: labels have 256 hues.
 _STEP: Final = 159
+#: What documents have in place of six digits: those of style sheets, and an alpha after them.
+_HEX: Final = re.compile("#?([0-9A-Fa-f]{6})(?:[0-9A-Fa-f]{2})?")
 _WHITE: Final = (255, 255, 255)
 _TWO: Final = ((255, 0, 255), (0, 255, 0))
 _SEVERAL: Final = ((0, 0, 255), (0, 255, 0), (255, 0, 0), (0, 255, 255), (255, 0, 255), (255, 255, 0))
@@ -35,9 +38,15 @@ def default_colors(count: int) -> tuple[Rgb, ...]:
     return _TWO if count == 2 else tuple(_SEVERAL[i % len(_SEVERAL)] for i in range(count))
 
 
-def rgb_of(color: str) -> Rgb:
+def digits_of(color: str | None) -> str | None:
+    """Return the six hexadecimal digits of a colour in a document, without ``#`` and alpha; None if it has none."""
+    match = None if color is None else _HEX.fullmatch(color)
+    return None if match is None else match[1]
+
+
+def rgb_of(digits: str) -> Rgb:
     """Return the numbers of six hexadecimal digits."""
-    red, green, blue = bytes.fromhex(color)
+    red, green, blue = bytes.fromhex(digits)
     return red, green, blue
 
 

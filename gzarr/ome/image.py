@@ -168,7 +168,8 @@ class Image(ImageReads, ImagePictures):
             Physical distance between the elements of level 0, and coordinates of the first one: a number for each axis,
             or a mapping of names of axes to numbers. The other levels keep their places in elements of level 0.
         units
-            Unit of each axis, likewise, or None for an axis without one; one text for all axes of space.
+            Unit of each axis, likewise, or None for an axis without one; one text for all axes of space. Names are
+            written as by :func:`gzarr.ome.create`.
         channels
             Name or :class:`gzarr.ome.metadata.model.Channel` of each channel, which has its colour and its window. A
             name keeps what the channel has besides: for other colours or windows, pass

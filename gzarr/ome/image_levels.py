@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..arrays.array import Array
 from ..errors import ArgumentError, MetadataError, NodeNotFoundError, NodeTypeError, UnsupportedError
@@ -15,13 +15,17 @@ from .metadata.model import PHYSICAL
 from .nodes import child, needed, place, warn
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import numpy.typing as npt
+
     from ..hierarchy.group import Group
     from .metadata.model import Axis, Channel, ImageLabel, Multiscale, OmeMetadata
 
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """One resolution of an image.
+    """One resolution of an image. It can be indexed as its array, and ``np.asarray`` reads all of it.
 
     Attributes
     ----------
@@ -44,6 +48,34 @@ class Level:
     def shape(self) -> tuple[int, ...]:
         """Shape in elements."""
         return self.array.shape
+
+    @property
+    def dtype(self) -> Any:
+        """Data type of the elements."""
+        return self.array.dtype
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return self.array.ndim
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return self.array.size
+
+    def __len__(self) -> int:
+        return len(self.array)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.array)
+
+    def __getitem__(self, selection: Any) -> Any:
+        return self.array[selection]
+
+    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[Any]:
+        """Read the whole level, for ``np.asarray``."""
+        return self.array.__array__(dtype, copy)
 
 
 class ImageLevels:
@@ -70,6 +102,14 @@ class ImageLevels:
         names = "" if axes is None else f" {''.join(axis.name for axis in axes)[:40]},"
         levels = len(self._image.datasets)
         return f"<gzarr.ome.Image {self._group.name[:200]!r},{names} {levels} level{'s' * (levels != 1)}>"
+
+    @property
+    def __array_struct__(self) -> NoReturn:
+        # NumPy asks for it first, and would wrap the object without a word. Which of the levels is meant is for the
+        # caller to say. (What has ``__array__`` is taken for an array by gzarr itself, too.)
+        raise ArgumentError(
+            f"{place(self._group)}: an Image is no array; pass the array of one of its levels, such as image.level(0)"
+        )
 
     def _repr_html_(self) -> str:
         from .pages import image_html

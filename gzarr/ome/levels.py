@@ -162,8 +162,9 @@ def indexes_of_box(low: float, high: float, scale: float, translation: float, le
     # A box that is not cut may be shorter than the errors of floats, even a point.
     if not (end - begin > 5e-7 or (first == begin < length - 0.5 and end == last)):
         bounds = sorted((translation - scale / 2, translation + scale * (length - 0.5)))
+        # All digits but those of rounding: coordinates of stages are large.
         raise SelectionError(
-            f"{low:g} to {high:g} lies outside of the image, which is from {bounds[0]:g} to {bounds[1]:g}"
+            f"{low:.15g} to {high:.15g} lies outside of the image, which is from {bounds[0]:.15g} to {bounds[1]:.15g}"
         )
     nearest = min(math.floor((begin + end) / 2 + 0.5), length - 1)
     return slice(nearest, nearest + 1)

@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 
 
 class MetadataWarning(UserWarning):
-    """OME metadata that break a rule of the specification, and were read all the same; the message names the rule."""
+    """OME metadata that break a rule of the specification, and were read all the same; the message names the rule.
+
+    Also of units that are written and are none of the specification.
+    """
 
 
 #: Attribute of a plate without wells: its ``plate`` object. By the specification a plate has at least one well, and

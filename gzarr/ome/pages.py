@@ -8,7 +8,6 @@ name them.
 from __future__ import annotations
 
 import math
-import re
 from typing import TYPE_CHECKING, Any, Final
 
 from ..display.drawing import cells
@@ -16,6 +15,7 @@ from ..display.page import array_drawing, escaped, page, table
 from ..display.text import short_size
 from ..errors import GzarrError
 from ..stores.at_hand import is_at_hand
+from .coloring import digits_of
 from .small_pictures import image_picture, plate_picture
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 #: Most lines of a list, and most rows and columns of a plate that are drawn.
 _MOST: Final = 50
-_COLOR: Final = re.compile("[0-9A-Fa-f]{6}")
 
 
 def image_html(image: Any) -> str:
@@ -88,9 +87,10 @@ def _level(image: Any, index: int, array: Array | None) -> list[str]:
 def _channel(label: str | None, color: str | None) -> str:
     square = ""
     # Colours of hostile documents are not put into a style.
-    if color is not None and _COLOR.fullmatch(color):
+    digits = digits_of(color)
+    if digits is not None:
         square = (
-            f'<span style="display:inline-block;width:0.8em;height:0.8em;background:#{color};'
+            f'<span style="display:inline-block;width:0.8em;height:0.8em;background:#{digits};'
             'border:1px solid currentColor"></span> '
         )
     return square + (escaped(label, 60) if label else "no name")

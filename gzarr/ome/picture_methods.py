@@ -2,7 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Any
+import os
+from pathlib import Path
+from typing import Any, Final
+
+from ..errors import ArgumentError
+
+#: Names of files end like this if they are pictures of another format.
+_OTHERS: Final = frozenset(
+    (".avif", ".bmp", ".eps", ".gif", ".heic", ".jfif", ".jp2", ".jpe", ".jpeg", ".jpg", ".jxl", ".pdf", ".svg", ".tif",
+     ".tiff", ".webp")
+)  # fmt: skip
+
+
+def check_name(file: Any) -> None:
+    """Refuse the path of a picture that ends like one of another format, before anything is read.
+
+    Raises
+    ------
+    ArgumentError
+        If it does.
+    """
+    if isinstance(file, str | os.PathLike):
+        ending = Path(os.fsdecode(file)).suffix
+        if ending.lower() in _OTHERS:
+            raise ArgumentError(f"pictures are written as PNG files: end the name in .png, not in {ending}")
 
 
 class ImagePictures:
@@ -27,8 +51,8 @@ class ImagePictures:
         Parameters
         ----------
         c
-            Channel or channels, as for :meth:`read`. None for those that the document says are active; of more than
-            6 of which it says nothing, the first 6.
+            Channel or channels, as for :meth:`read`. None for those that the document says are active, or says nothing
+            of: of these the first, as long as there are no more than 6 channels in all.
         z
             What of the third axis of space is shown: the largest element along it (``"max"``), the mean (``"mean"``),
             the plane in the middle (``"middle"``), one plane (an integer), or the largest of some planes (a slice).
@@ -60,6 +84,7 @@ class ImagePictures:
         from .coloring import on_host
         from .rendering import Look, PlannedPicture
 
+        check_name(file)
         picture = PlannedPicture(self, Look(c=c, z=z, level=level, size=size, others=tuple(selection.items()))).pixels()
         if file is not None:
             write_png(on_host(picture), file)
@@ -98,6 +123,7 @@ class ImagePictures:
         from ..display.png import write_png
         from .rendering import Look, PlannedPicture
 
+        check_name(file)
         look = Look(c=c, z=z, level=level, size=size, others=tuple(selection.items()))
         return write_png(PlannedPicture(self, look).small_pixels(size), file)
 
@@ -144,6 +170,7 @@ class PlatePictures:
         from .mosaics import plate_pixels
         from .rendering import Look
 
+        check_name(file)
         look = Look(c=c, z=z, level=level, size=size, others=tuple(selection.items()))
         return write_png(plate_pixels(self, look, field), file)
 
@@ -183,5 +210,6 @@ class WellPictures:
         from .mosaics import well_pixels
         from .rendering import Look
 
+        check_name(file)
         look = Look(c=c, z=z, level=level, size=size, others=tuple(selection.items()))
         return write_png(well_pixels(self, look), file)

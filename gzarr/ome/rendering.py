@@ -22,7 +22,7 @@ import numpy as np
 
 from ..errors import ArgumentError, UnsupportedError
 from ..hierarchy.auto_chunks import as_integer
-from .coloring import composed, default_colors, on_host, painted, rgb_of, smaller, window_of
+from .coloring import composed, default_colors, digits_of, on_host, painted, rgb_of, smaller, window_of
 from .levels import at_level, indexes_in
 from .nodes import place
 
@@ -151,10 +151,13 @@ class PlannedPicture:
         wanted = self._named.get(self.image.axes[self._c])
         if wanted is None:
             found = list(range(count))
-            active = [i for i in found if i < len(known) and known[i].active]
-            said = any(channel.active is not None for channel in known)
+            said = {i: known[i].active for i in found if i < len(known) and known[i].active is not None}
+            # One of which the document says nothing is active, too, as in other viewers.
+            room = max(0, MOST_CHANNELS - list(said.values()).count(True))
+            others = [i for i in found if i not in said][:room]
+            active = [i for i in found if said.get(i) or i in others]
             # A document in which nothing is active shows nothing, which nobody wants to see.
-            found = active if said and active else found[:MOST_CHANNELS]
+            found = active or found[:MOST_CHANNELS]
             return found[:1] if self.is_label else found
         if isinstance(wanted, slice):
             wanted = list(range(*wanted.indices(count)))
@@ -318,6 +321,8 @@ class PlannedPicture:
 
     def colors(self) -> list[tuple[int, int, int]]:
         """Return the colour of each channel that is shown."""
+        if _rdefs(self.image).get("model") == "greyscale":
+            return [(255, 255, 255)] * len(self.channels)
         if self._is_rgb():
             each = ((255, 0, 0), (0, 255, 0), (0, 0, 255))
             return [each[number] for number in self.channels] if len(self.channels) > 1 else [(255, 255, 255)]
@@ -325,12 +330,9 @@ class PlannedPicture:
         found = []
         for number, other in zip(self.channels, others, strict=True):
             channel = self._channel(number)
-            color = None if channel is None else channel.color
-            try:
-                found.append(other if color is None else rgb_of(color))
-            except ValueError:
-                # The document breaks a rule, which was said when it was opened.
-                found.append(other)
+            # What is no colour is among the problems of the document.
+            digits = None if channel is None else digits_of(channel.color)
+            found.append(other if digits is None else rgb_of(digits))
         return found
 
     def window(self, number: Any, plane: Any) -> tuple[float, float]:
@@ -401,9 +403,14 @@ def _integer(name: str, value: Any) -> int:
 
 
 def _default_time(image: Any, length: int) -> int:
-    rdefs = {} if image.metadata.omero is None else image.metadata.omero.extra.get("rdefs")
-    found = rdefs.get("defaultT") if isinstance(rdefs, dict) else None
+    found = _rdefs(image).get("defaultT")
     return found if type(found) is int and 0 <= found < length else 0
+
+
+def _rdefs(image: Any) -> dict[str, Any]:
+    """Return the document's settings for all channels together."""
+    rdefs = {} if image.metadata.omero is None else image.metadata.omero.extra.get("rdefs")
+    return rdefs if isinstance(rdefs, dict) else {}
 
 
 def _slabs(planes: slice, chunk: int, plane_nbytes: int) -> list[slice]:

@@ -53,13 +53,12 @@ def test_what_holds_images_is_no_array(way: str) -> None:
         (plate, "Plate", r"plate\['A/1'\]\[0\]\.level\(0\)"),
         (well, "Well", r"well\[0\]\.level\(0\)"),
         (labels, "Labels", r"labels\['nuclei'\]\.level\(0\)"),
-        (well[0].levels[0], "Level", r"level\.array"),
     ):
         with pytest.raises(ArgumentError, match=f"a {kind} is no array; .* {example}"):
             WAYS[way](given)
         with pytest.raises(ArgumentError, match=f"a {kind} is no array"):
             WAYS[way]([given])
-    for array in (plate["A/1"][0].level(0), well[0].level(0), labels["nuclei"].level(0), well[0].levels[0].array):
+    for array in (plate["A/1"][0].level(0), well[0].level(0), labels["nuclei"].level(0), well[0].levels[0]):
         np.testing.assert_array_equal(gzarr.array(array)[...], DATA)
 
 
@@ -81,3 +80,38 @@ def test_what_the_message_says_works() -> None:
     for value in (image, theirs, ours):
         like = gzarr.zeros_like(value)
         assert (like.shape, like.dtype) == (DATA.shape, DATA.dtype)
+
+
+class Quantity:
+    """What gzarr asks of a quantity of pint: dask's methods are there, without a graph, and raise an error."""
+
+    def __init__(self, magnitude: Any) -> None:
+        self.magnitude = np.asarray(magnitude)
+        self.shape, self.dtype = self.magnitude.shape, self.magnitude.dtype
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        return np.asarray(self.magnitude, dtype)
+
+    def __array_ufunc__(self, *_: Any, **__: Any) -> Any:
+        return NotImplemented
+
+    def __getitem__(self, key: Any) -> Quantity:
+        return Quantity(self.magnitude[key])
+
+    def __dask_graph__(self) -> Any:
+        return None
+
+    @property
+    def compute(self) -> Any:
+        def only_with_dask() -> Any:
+            raise AttributeError("only implemented for objects of dask array")
+
+        return only_with_dask
+
+
+def test_a_quantity_is_its_magnitude() -> None:
+    lengths = Quantity(np.arange(4.0))
+    a = gzarr.array(lengths, device="cpu")
+    np.testing.assert_array_equal(a[...], lengths.magnitude)
+    a[1:] = Quantity([5.0, 6.0, 7.0])
+    assert a[...].tolist() == [0, 5, 6, 7]

@@ -238,8 +238,8 @@ def test_fresh_memory_is_new_each_time_and_recycled_memory_is_not(harness, tmp_p
         with rival.session():
             (call,) = rival.calls(path, workload)
             call()
-            kept[name] = len(result_memory._kept)
-        assert not result_memory._kept
+            kept[name] = result_memory.kept_count()
+        assert not result_memory.kept_count()
     assert kept == {"gzarr fresh": 0, "gzarr recycled": 1}
 
 

@@ -93,6 +93,7 @@ def test_json(image: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     [
         ([], 2, "the output is not a terminal: pass --out FILE.png"),
         (["--out", "none/x.png"], 1, "cannot be written"),
+        (["--out", "x.jpg"], 2, "end the name in .png, not in .jpg"),
         (["--out", "x.png", "--channels", "RFP"], 1, "no channel"),
         (["--out", "x.png", "--z", "9"], 2, "no plane 9"),
         (["--out", "x.png", "--path", "labels"], 1, "this group lists labels ('cells')"),

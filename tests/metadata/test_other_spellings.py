@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import netCDF4
 import numcodecs
@@ -350,6 +350,53 @@ def has_floats(value: Any) -> bool:
     if isinstance(value, list | dict):
         return any(map(has_floats, value.values() if isinstance(value, dict) else value))
     return isinstance(value, float)
+
+
+class TestFormatsAsTexts:
+    """The webknossos library writes ``{"zarr_format": "2"}`` into each ``.zgroup``."""
+
+    GROUPS: Final = (
+        ({".zgroup": b'{"zarr_format": "2"}', ".zattrs": b'{"a": 1}'}, 2),
+        ({"zarr.json": b'{"zarr_format": "3", "node_type": "group", "attributes": {"a": 1}}'}, 3),
+    )
+
+    @pytest.mark.parametrize(("values", "number"), GROUPS, ids=["2", "3"])
+    def test_groups(self, values: dict[str, bytes], number: int, tmp_path: Path) -> None:
+        values = dict(values)
+        with collect() as found:
+            group = gzarr.open_group(values, mode="r+")
+        assert found == [f"$.zarr_format: '{number}' in place of {number}"]
+        assert (group.zarr_format, dict(group.attrs)) == (number, {"a": 1})
+        group["x"] = DATA
+        copied = gzarr.copy(group, tmp_path / "copy")
+        np.testing.assert_array_equal(copied["x"][...], DATA)
+        gzarr.consolidate_metadata(values)
+        for path in (on_disk(values, tmp_path / "own") if number == 3 else None, tmp_path / "copy"):
+            if path is not None:
+                theirs = zarr.open_group(path, mode="r")
+                assert dict(theirs.attrs) == {"a": 1}
+                np.testing.assert_array_equal(theirs["x"][...], DATA)
+
+    @pytest.mark.parametrize("values", [of_v1(zarr_format="1"), of_v2(zarr_format="2"), of_v3(zarr_format="3")])
+    def test_arrays(self, values: dict[str, bytes]) -> None:
+        values = dict(values)
+        array = opened(values, "$.zarr_format: ")
+        array.resize((4, 4))
+        assert type(document(values)["zarr_format"]) is int
+        assert opened(values).zarr_format == array.zarr_format
+
+    def test_in_consolidated_metadata(self) -> None:
+        documents = {f"{i}/.zarray": {**V2, "zarr_format": "2"} for i in range(2)}
+        index = {"zarr_consolidated_format": 1, "metadata": {".zgroup": {"zarr_format": "2"}, **documents}}
+        group = gzarr.open_consolidated({".zmetadata": json.dumps(index).encode()})
+        for node in (group, group["0"], group["1"]):
+            (found,) = (value for name, value in node.metadata.document.items() if name != ".zattrs")
+            assert found["zarr_format"] == 2
+
+    @pytest.mark.parametrize("wrong", ["3", "2.0", " 2", "", "two"])
+    def test_other_texts_are_refused(self, wrong: str) -> None:
+        with pytest.raises(gzarr.MetadataError, match=r"\$.zarr_format: expected 2, got"):
+            gzarr.open_group({".zgroup": json.dumps({"zarr_format": wrong}).encode()})
 
 
 class TestWholeNumbers:

@@ -276,6 +276,12 @@ class TestMicrometres:
         with pytest.raises(error, match=message):
             image.read_um(center, size)
 
+    def test_coordinates_of_stages_are_told_apart(self):
+        """Places of tiles on a slide have seven digits before micrometres become fractions of one."""
+        place = gzarr.ome.create({}, np.zeros((4, 4), "u1"), axes="yx", units="um", translation=(123457.25, 7e6))
+        with pytest.raises(SelectionError, match=r": 123460\.95 to 123461\.05 lies .* 123456\.75 to 123460\.75$"):
+            place.read_um((123461, 7e6), (0.1, 1))
+
     def test_an_axis_of_the_box_cannot_be_selected(self, image):
         with pytest.raises(ArgumentError, match="'x' is in the box"):
             image.read_um({"x": 20}, 1, X=3)

@@ -17,6 +17,7 @@ import gzarr
 from gzarr.errors import ArgumentError, NodeNotFoundError, SelectionError, StoreError, UnsupportedError
 from gzarr.ome import coloring, small_pictures
 from gzarr.ome.metadata.model import Channel, Window
+from gzarr.ome.rendering import Look, PlannedPicture
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -193,6 +194,60 @@ def test_which_channels_are_shown() -> None:
     np.testing.assert_array_equal(image.render(), image.render(c=slice(1, 8, 6)))
 
 
+def test_channels_of_which_nothing_is_said_are_active() -> None:
+    """As in napari-ome-zarr and ome-zarr.js; many of them are shown as far as there is room."""
+    many = np.arange(8 * 4 * 4).reshape(8, 4, 4).astype("u2")
+    window = Window(0, 200, 0, 200)
+
+    def shown_of(*active: bool | None) -> Any:
+        channels = [Channel(str(i), "FFFFFF", window, one) for i, one in enumerate(active)]
+        return image_in({}, many[: len(active)], "cyx", channels=channels, chunks=(1, 4, 4))
+
+    for active, channels in (
+        ((True, None, None), [0, 1, 2]),
+        ((None, False, None), [0, 2]),
+        ((False, None, True, None, None, None, None, None), [1, 2, 3, 4, 5, 6]),
+        ((None, *[True] * 7), list(range(1, 8))),
+        ((None,) * 8, list(range(6))),
+    ):
+        image = shown_of(*active)
+        assert PlannedPicture(image, Look()).channels == channels
+        np.testing.assert_array_equal(image.render(), image.render(c=channels))
+
+
+def with_omero(change: Any, channels: Any = CHANNELS) -> Any:
+    """Return an image whose object ``omero`` was changed by another program."""
+    store: dict[str, Any] = {}
+    image_in(store, DATA[0, :, 0], "cyx", channels=channels, chunks=(1, 60, 80))
+    group = gzarr.open_group(store, mode="r+")
+    ome = dict(group.attrs["ome"])
+    change(ome["omero"])
+    group.attrs["ome"] = ome
+    return gzarr.ome.open(store, device="cpu")
+
+
+def test_greyscale() -> None:
+    """The model of the document is for all channels, and for notebooks and files as well."""
+    image = with_omero(lambda omero: omero.update(rdefs={"model": "greyscale"}))
+    np.testing.assert_array_equal(image.render(), expected(DATA[0, :2, 0], BOTH, ["FFFFFF"] * 2))
+    np.testing.assert_array_equal(decoded(image.thumbnail(80)), image.render())
+    colored = with_omero(lambda omero: omero.update(rdefs={"model": "color"}))
+    np.testing.assert_array_equal(colored.render(), expected(DATA[0, :2, 0], BOTH, ["0000FF", "00FF80"]))
+
+
+def test_colours_with_more_than_six_digits() -> None:
+    def change(omero: Any) -> None:
+        for channel, color in zip(omero["channels"], ("#0000FF", "00ff80FF", "#"), strict=True):
+            channel["color"] = color
+
+    image = with_omero(change)
+    np.testing.assert_array_equal(image.render(), expected(DATA[0, :2, 0], BOTH, ["0000FF", "00FF80"]))
+    np.testing.assert_array_equal(image.render(c=2), expected(DATA[0, 2:, 0], BOTH[1:], ["FFFFFF"]))
+    page = image._repr_html_()
+    assert "background:#0000FF;" in page
+    assert "background:#00ff80;" in page
+
+
 def test_default_time() -> None:
     store: dict[str, Any] = {}
     image_in(store)
@@ -203,6 +258,22 @@ def test_default_time() -> None:
     image: Any = gzarr.ome.open(store, device="cpu")
     np.testing.assert_array_equal(image.render(), image.render(t=1))
     assert (image.render() != image.render(t=0)).any()
+
+
+def test_names_of_other_formats(tmp_path: Path) -> None:
+    """Refused before anything is read; a file that is open may have any name."""
+    image = image_in({})
+    plate = plate_in({}, channels=None, levels=1)
+    for name in ("x.jpg", "x.TIFF", "a.png.jpeg"):
+        for write in (image.render, image.thumbnail, plate.thumbnail, next(iter(plate.values())).thumbnail):
+            with pytest.raises(ArgumentError, match=r"PNG files: end the name in \.png, not in \."):
+                write(file=tmp_path / name)
+    assert not list(tmp_path.iterdir())
+    for name in ("x", "x.PNG", "x.v2"):
+        image.thumbnail(20, file=str(tmp_path / name))
+    with (tmp_path / "x.jpg").open("wb") as held:
+        image.thumbnail(20, file=held)
+    assert len({path.read_bytes() for path in tmp_path.iterdir()}) == 1
 
 
 # -- levels and sizes

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from ...errors import MetadataError
 from .model import Axis
-from .units import SPACE_UNITS, TIME_UNITS
+from .units import UNITS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -73,7 +73,7 @@ def _axis(part: DocumentPart, version: Version) -> Axis:
 def _unit(part: DocumentPart, kind: str | None, level: Level) -> str:
     if not isinstance(part.value, str):
         raise part.wrong("the name of a unit", level)
-    known = {"space": SPACE_UNITS, "time": TIME_UNITS}.get(kind or "")
+    known = UNITS.get(kind or "")
     if known is not None and part.value not in known:
         part.note(
             f"expected a unit of {kind} of UDUNITS-2, such as {next(iter(known))!r}, got {part.value!r}", "should"

@@ -28,19 +28,30 @@ TIME_UNITS: Final = {
     "hour": 3600.0,
     "day": 86400.0,
 }
-#: Other names for units of length that files in the wild have.
-OTHER_NAMES: Final = {"micron": "micrometer", "microns": "micrometer", "um": "micrometer", "µm": "micrometer",
-                      "μm": "micrometer", "nm": "nanometer", "mm": "millimeter", "cm": "centimeter", "m": "meter",
-                      "pm": "picometer", "å": "angstrom", "in": "inch"}  # fmt: skip
+#: Units of each type of axes that has some.
+UNITS: Final = {"space": SPACE_UNITS, "time": TIME_UNITS}
+#: Other names for units, by type of axes, that files in the wild have.
+OTHER_NAMES: Final = {
+    "space": {"micron": "micrometer", "microns": "micrometer", "um": "micrometer", "µm": "micrometer",
+              "μm": "micrometer", "nm": "nanometer", "mm": "millimeter", "cm": "centimeter", "m": "meter",
+              "pm": "picometer", "å": "angstrom", "Å": "angstrom", "in": "inch"},
+    "time": {"s": "second", "sec": "second", "ms": "millisecond", "us": "microsecond", "µs": "microsecond",
+             "μs": "microsecond", "ns": "nanosecond", "min": "minute", "h": "hour"},
+}  # fmt: skip
+
+
+def unit_named(unit: str, kind: str) -> str | None:
+    """Return the specification's name of a unit of ``"space"`` or ``"time"``; None if it is not known.
+
+    Plurals, British spellings and upper case are understood of names, but not of symbols: ``Mm`` is not ``mm``.
+    """
+    name = unit.lower().replace("metre", "meter").removesuffix("s")
+    return next((known for known in (OTHER_NAMES[kind].get(unit), name) if known in UNITS[kind]), None)
 
 
 def meters(unit: str | None) -> float | None:
-    """Return the metres in a unit of length; None for other and unknown units."""
+    """Return the metres in a unit of length, in upper or lower case; None for other and unknown units."""
     if unit is None:
         return None
-    name = unit.lower().replace("metre", "meter").removesuffix("s")
-    for candidate in (unit, unit.lower(), name):
-        size = SPACE_UNITS.get(OTHER_NAMES.get(candidate, candidate))
-        if size is not None:
-            return size
-    return None
+    name = unit_named(unit, "space") or unit_named(unit.lower(), "space")
+    return None if name is None else SPACE_UNITS[name]

@@ -20,6 +20,8 @@ from ..coloring import apart, on_host
 from ..metadata.documents import WRITTEN, to_attributes
 from ..metadata.model import Axis, Channel, LabelColor, OmeMetadata, Omero, Window
 from ..metadata.parse import parse
+from ..metadata.units import UNITS, unit_named
+from ..nodes import warn
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -97,11 +99,30 @@ def describe(ndim: int, axes: Any, scale: Any, translation: Any, units: Any) -> 
         units = {axis.name: units for axis in found if axis.type == "space"}
     texts = _for_each(units, names, None, "units", lambda unit: unit is None or isinstance(unit, str), "texts")
     with_units = tuple(
-        Axis(axis.name, axis.type, axis.unit if unit is None else unit) for axis, unit in zip(found, texts, strict=True)
+        Axis(axis.name, axis.type, written_unit(axis, axis.unit if unit is None else unit))
+        for axis, unit in zip(found, texts, strict=True)
     )
     spacing = _for_each(scale, names, 1.0, "scale", lambda n: _is_number(n) and n > 0, "positive numbers")
     origin = _for_each(translation, names, 0.0, "translation", _is_number, "numbers")
     return Description(with_units, tuple(map(float, spacing)), tuple(map(float, origin)))
+
+
+def written_unit(axis: Axis, unit: str | None) -> str | None:
+    """Return the unit of an axis as it is written: by its name in the specification, if it has one.
+
+    Another unit of space or time is written as it is, with a warning.
+    """
+    known = UNITS.get(axis.type or "")
+    if unit is None or axis.type is None or known is None:
+        return unit
+    name = unit_named(unit, axis.type)
+    if name is None:
+        warn(
+            f"axis {axis.name!r:.100}: {unit!r:.100} is no unit of {axis.type} that OME-Zarr recommends, such as "
+            f"{next(iter(known))!r}, and is written as it is; other programs may not know it"
+        )
+        return unit
+    return name
 
 
 def axes_of(axes: Any) -> list[Axis]:

@@ -20,6 +20,7 @@ from ...arrays.array import Array
 from ...arrays.view import ArrayView
 from ...blocks import workers
 from ...dtypes.masks import refuse_masked
+from ...dtypes.nulls import is_of_dask
 from ...engines import pool
 from ...guarded import ForkSafeLock, Lock
 from .downsample import cells_of, downsample_into
@@ -76,7 +77,7 @@ class LevelSource:
             return array.read(box, out=buffers.take(tuple(s.stop - s.start for s in box), array.dtype))
         with _NETCDF.lock if _is_of_netcdf(array) else contextlib.nullcontext():
             found = array[box]
-        if hasattr(found, "__dask_graph__") and hasattr(found, "compute"):
+        if is_of_dask(found):
             # Its own conversion to an array drops masks.
             found = found.compute()
         if isinstance(found, np.ndarray) or not hasattr(found, "get"):

@@ -17,7 +17,7 @@ from ..metadata.documents import to_attributes
 from ..metadata.model import ImageLabel, OmeMetadata
 from ..metadata.parse import parse
 from ..nodes import place
-from .arguments import Description, Written, describe, label_colors, label_value, omero_of, shown
+from .arguments import Description, Written, describe, label_colors, label_value, omero_of, shown, written_unit
 from .documents import object_in, root_of, with_root, written_version
 
 
@@ -89,8 +89,11 @@ def _units(image: Image, given: Any, axes: list[Any]) -> list[dict[str, Any]]:
     units = _for_each(image, given, image.units, "units")
     if not all(unit is None or isinstance(unit, str) for unit in units):
         raise ArgumentError(f"units must be texts, one for each axis, not {quote(given)}")
+    named = set(map(image._axis_name, given)) if isinstance(given, Mapping) else set(image.axes)
     found = []
-    for axis, unit in zip(axes, units, strict=True):
+    for own, axis, unit in zip(image.axis_details, axes, units, strict=True):
+        if own.name in named:
+            unit = written_unit(own, unit)
         members = axis if isinstance(axis, dict) else {"name": axis}
         rest = {name: value for name, value in members.items() if name != "unit"}
         found.append(rest if unit is None else {**rest, "unit": unit})
@@ -125,7 +128,7 @@ def _move(image: Image, document: dict[str, Any], scale: Any, translation: Any) 
     first = image.grid(0)
     own = describe(
         image.ndim,
-        image.axis_details,
+        image.axes,
         first.scale if scale is None else _for_each(image, scale, first.scale, "scale"),
         first.translation if translation is None else _for_each(image, translation, first.translation, "translation"),
         None,

@@ -83,7 +83,8 @@ def create(  # noqa: PLR0913
         of names of axes to numbers. 1 and 0 by default. Further levels have the translation of the middle of the
         elements that become their first one, or with ``method="nearest"`` of the one that is taken.
     units
-        Unit of each axis, as ``scale``, such as ``"micrometer"``; one text for all axes of space.
+        Unit of each axis, as ``scale``, such as ``"micrometer"``; one text for all axes of space. ``"um"`` and other
+        names in use are written as the specification's; of units that it does not have, a warning is given.
     channels
         Names of the channels, or list of :class:`gzarr.ome.metadata.model.Channel`. Those given by name are shown from
         the lowest to the highest value of the smallest level.
