@@ -10,7 +10,7 @@ import numpy as np
 
 from ..documents.json import quote
 from ..dtypes.masks import has_masked, refuse_masked, unmasked
-from ..dtypes.nulls import as_masked
+from ..dtypes.nulls import as_masked, is_of_dask
 from ..dtypes.properties import kind_of, native
 from ..errors import ArgumentError, DeviceError
 from ..metadata.parts import MAX_NDIM
@@ -273,6 +273,21 @@ def on_host(value: Any, dtype: np.dtype[Any] | None, node: str, ndim: int | None
     return unmasked(_taken(value, dtype, node, ndim), node, value)
 
 
+def in_numpy(value: Any) -> npt.NDArray[Any]:
+    """Return what NumPy makes of a value; of tensors of bfloat16 too, and of those on a device.
+
+    Raises
+    ------
+    TypeError, ValueError, OverflowError
+        If NumPy, or the library of the value, makes no array of it.
+    """
+    try:
+        return tensor_on_host(value) if is_tensor(value) else np.asarray(value)
+    # PyTorch's own, for example of a tensor that requires gradients, also in a list.
+    except RuntimeError as error:
+        raise TypeError(reason_of(error)) from error
+
+
 def filled(value: Any, dtype: np.dtype[Any], fill: Any, node: str, object_type: ObjectType | None = None) -> Any:
     """Return a value with ``fill`` in place of its masked elements and nulls; any other value unchanged.
 
@@ -329,7 +344,7 @@ def _taken(
                     if isinstance(found, np.ndarray):
                         return found
         if hasattr(value, "__array__"):
-            if hasattr(value, "__dask_graph__") and hasattr(value, "compute"):
+            if is_of_dask(value):
                 # Its own conversion drops masks. (xarray makes NaN of masked elements itself.)
                 value = value.compute()
             if isinstance(value, np.ndarray):

@@ -231,7 +231,7 @@ class ExportedArray(ReadableArray):
         if self.device != "cpu":
             raise DeviceError(
                 f"the array reads to {self.device}; NumPy needs host memory: open it with device='cpu', or take "
-                "a[...].get()"
+                "a[...].get(); for an array on the device, take a[...] or cupy.from_dlpack(a)"
             )
         if copy is False:
             raise ArgumentError("an array in a store cannot become a NumPy array without copying it")

@@ -72,6 +72,10 @@ def _advice(items: Sequence[Any], others: Sequence[Any], given: Any) -> str:
         if len(present) < len(items) and all(isinstance(item, _NUMBERS) for item in present):
             return _filled("0", items)
         return f"round them: np.asarray(values, float), or {_AS_TEXT}"
+    if hasattr(first, "collect") and len(items) == 1:
+        return f"a {type(first).__name__} has no elements yet: pass what its collect() gives"
+    if all(isinstance(item, np.ndarray) and item.shape == first.shape for item in items):
+        return "they are arrays of one shape: pass np.stack(values)"
     if isinstance(first, list | tuple | np.ndarray | Mapping):
         return "that takes zarr_format=2, dtype=object and a filter such as filters=[{'id': 'json2'}]"
     return _AS_TEXT

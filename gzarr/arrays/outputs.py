@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from ..dtypes.masks import has_masked
 from ..dtypes.properties import is_in_cupy
 from ..engines import result_memory
 from ..errors import ArgumentError, DeviceError, OutputError, SelectionError
@@ -97,7 +98,8 @@ def output(memory: Results, out: Any, shape: tuple[int, ...], dtype: np.dtype[An
     Raises
     ------
     OutputError
-        If ``out`` has the wrong kind, shape or dtype, is read-only, or has one place in memory for several elements.
+        If ``out`` has the wrong kind, shape or dtype, is read-only, has masked elements, or has one place in memory for
+        several elements.
     DeviceError
         If the device cannot hold elements of this dtype.
     SelectionError
@@ -160,8 +162,12 @@ def check_elements(out: Any) -> None:
     Raises
     ------
     OutputError
-        If it is read-only, or if elements along an axis, or along two axes, are certain to share memory.
+        If it is read-only, if a mask would hide elements, or if elements along an axis, or along two axes, are certain
+        to share memory.
     """
+    # A mask that is clear stays so: what is written goes below it.
+    if isinstance(out, np.ma.MaskedArray) and has_masked(out):
+        raise OutputError("out= has masked elements, and its mask would hide what is read there; pass out.data")
     # CuPy's arrays have no such flag: they are always writable.
     if not getattr(out.flags, "writeable", True):
         raise OutputError("out= is read-only")

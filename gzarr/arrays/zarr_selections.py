@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from ..errors import SelectionError
-from ..plan.selection import parse_points
+from ..plan.selection import is_truth_value, parse_points
 
 if TYPE_CHECKING:
     from ..plan.selection import Selection
@@ -20,7 +20,7 @@ Fields: TypeAlias = str | Sequence[str] | None
 def parse_coordinates(selection: Any, shape: tuple[int, ...]) -> Selection:
     """Parse integer arrays, one for each dimension, as :func:`parse_points` does; refuse masks."""
     for item in selection if isinstance(selection, tuple) else (selection,):
-        if _dtype_of(item) == np.bool_:
+        if _has_truth_values(item):
             raise SelectionError("a coordinate selection takes integer arrays; read a mask with get_mask_selection")
     return parse_points(selection, shape)
 
@@ -33,16 +33,16 @@ def parse_mask(selection: Any, shape: tuple[int, ...]) -> Selection:
             mask = np.asarray(mask)
         except ValueError as error:
             raise SelectionError(f"a mask selection takes one boolean array: {error}") from error
-    if _dtype_of(mask) != np.bool_ or tuple(mask.shape) != shape:
+    if not is_truth_value(mask) or tuple(getattr(mask, "shape", ())) != shape:
         raise SelectionError(f"a mask selection takes one boolean array of the array's shape, {shape}")
     return parse_points(mask, shape)
 
 
-def _dtype_of(item: Any) -> Any:
+def _has_truth_values(item: Any) -> bool:
     try:
-        return np.asarray(item).dtype if isinstance(item, list) else getattr(item, "dtype", None)
+        return is_truth_value(np.asarray(item) if isinstance(item, list) else item)
     except ValueError:
-        return None
+        return False
 
 
 def check_fields(fields: Fields, dtype: np.dtype[Any]) -> str | tuple[str, ...] | None:

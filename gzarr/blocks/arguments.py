@@ -29,13 +29,18 @@ def broadcast(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
 
 
 def items(value: Any) -> list[Any]:
-    """Return the items of a value; of one that has none, itself."""
-    return list(value) if has_items(value) else [value]
+    """Return the items of a value; of one that has none, itself. Arrays without dimensions become plain numbers."""
+    return list(map(scalar, value)) if has_items(value) else [scalar(value)]
 
 
 def has_items(value: Any) -> bool:
-    """Return whether a value has items; the letters of a text do not count."""
-    return hasattr(value, "__iter__") and not isinstance(value, str)
+    """Return whether a value has items; the letters of a text do not count, and arrays without dimensions have none."""
+    return hasattr(value, "__iter__") and not isinstance(value, str) and getattr(value, "ndim", 1) != 0
+
+
+def scalar(value: Any) -> Any:
+    """Return the number in an array without dimensions, which is what tensors have for items; others as they are."""
+    return value.item() if hasattr(value, "__iter__") and not has_items(value) and hasattr(value, "item") else value
 
 
 def each(value: Any, ndim: int, name: str, is_valid: Callable[[Any], bool], what: str) -> list[Any]:
@@ -46,7 +51,7 @@ def each(value: Any, ndim: int, name: str, is_valid: Callable[[Any], bool], what
     ArgumentError
         If there are fewer or more, or one is not valid.
     """
-    found = items(value) if has_items(value) else [value] * ndim
+    found = items(value) if has_items(value) else [scalar(value)] * ndim
     if len(found) != ndim or not all(map(is_valid, found)):
         raise ArgumentError(f"{name} must be {what}: one, or one for each of {ndim} axes, not {value!r}")
     return found

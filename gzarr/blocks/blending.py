@@ -176,7 +176,8 @@ class Blending:
                         "of floating-point numbers in the memory of the blocks"
                     )
                 begins = [s.start - before for s, (before, _) in zip(box, blocks.halo_of(block), strict=True)]
-                found.append(_Result(array, begins))
+                # It is kept while the function is called for other blocks.
+                found.append(_Result(memory.copied(array), begins))
         memory.finish()
         return found
 

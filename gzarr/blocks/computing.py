@@ -97,7 +97,11 @@ class FunctionCalls:
                 f"{self.name} must return {outputs} arrays"
                 f"{' and a value to be reduced' if self._reduces else ''} for {block}, not {type(results).__name__}"
             )
-        return list(some[:outputs]), some[-1] if self._reduces else None
+        if not self._reduces:
+            return list(some), None
+        # Values wait until those of blocks before it are reduced.
+        with memory.current():
+            return list(some[:outputs]), memory.copied(some[-1])
 
 
 def name_of(function: Callable[..., Any]) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, SupportsIndex, TypeAlias
 
 from ..errors import ArgumentError
+from .arguments import each, scalar
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,19 +45,17 @@ def block_lengths(block: Any, shape: Sequence[int], names: Mapping[str, int]) ->
     """
     ndim = len(shape)
     if isinstance(block, Mapping):
-        items: list[Any] = ["auto"] * ndim
+        lengths: list[Any] = ["auto"] * ndim
         for name, value in block.items():
             if name not in names:
                 known = f"the axes are {', '.join(names)}" if names else "the axes have no names: pass one for each"
                 raise ArgumentError(f"block={block!r}: there is no axis {name!r}; {known}")
-            items[names[name]] = value
-    elif isinstance(block, str) or not hasattr(block, "__iter__"):
-        items = [block] * ndim
+            lengths[names[name]] = scalar(value)
+        if not all(map(_is_length, lengths)):
+            raise ArgumentError(f"block must be {_WHAT}, not {block!r}")
     else:
-        items = list(block)
-    if len(items) != ndim or not all(map(_is_length, items)):
-        raise ArgumentError(f"block must be {_WHAT}: one, or one for each of {ndim} axes, not {block!r}")
-    return [_length(value, n) for value, n in zip(items, shape, strict=True)]
+        lengths = each(block, ndim, "block", _is_length, _WHAT)
+    return [_length(value, n) for value, n in zip(lengths, shape, strict=True)]
 
 
 def _is_length(value: Any) -> bool:

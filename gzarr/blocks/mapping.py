@@ -104,7 +104,8 @@ def map_blocks(  # noqa: PLR0913
         output that is resumed keeps its own.
     reduce
         Function of two values that returns one: a sum, a merged histogram, a joined table. ``function`` then returns
-        one more value, after its outputs, and these are reduced in the order of blocks, one by one.
+        one more value, after its outputs, and these are reduced in the order of blocks, one by one. Arrays in it are
+        copied, since they wait while ``function`` is called again.
     device
         Device of the blocks: ``"cpu"``, ``"cuda"``, ``"cuda:N"`` or ``"auto"``; None for that of the first input, which
         is opened on the device of one that is open.

@@ -71,6 +71,12 @@ def as_masked(value: Any) -> npt.NDArray[Any]:
     return array
 
 
+def is_of_dask(value: Any) -> bool:
+    """Return whether a value is computed by dask. What wraps other arrays may have dask's methods without a graph."""
+    graph = getattr(value, "__dask_graph__", None)
+    return callable(graph) and hasattr(value, "compute") and graph() is not None
+
+
 def columns_of(value: Any) -> list[Any] | None:
     """Return the columns of a table of pandas, polars or pyarrow in memory; None for anything else."""
     # Elements of a column of pandas are attributes, too, by their labels.
@@ -89,7 +95,38 @@ def _held(value: Any) -> Any:
     return value.data if hasattr(type(value), "dims") and hasattr(getattr(value, "dtype", None), "na_value") else value
 
 
+def _rows(column: Any) -> npt.NDArray[Any] | None:
+    """Return the elements of a column of pyarrow of lists of one length, or of tensors of one shape; None for others.
+
+    Its own conversion makes objects of them.
+    """
+    kind: Any = getattr(column, "type", None)
+    is_tensors = hasattr(kind, "permutation") and hasattr(kind, "storage_type")
+    if not is_tensors and not hasattr(kind, "list_size"):
+        return None
+    if hasattr(column, "combine_chunks"):
+        column = column.combine_chunks()
+    if is_tensors:
+        rows = _column(column.storage)
+        tensors = rows.reshape(len(rows), *kind.shape)
+        return tensors if kind.permutation is None else tensors.transpose(0, *(d + 1 for d in kind.permutation))
+    # Lists that are null have no values here.
+    values = _column(column.flatten())
+    values = values.reshape(len(column) - column.null_count, kind.list_size, *values.shape[1:])
+    return _with_nulls(values, np.asarray(column.is_null(), bool)) if column.null_count else values
+
+
+def _with_nulls(others: npt.NDArray[Any], nulls: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
+    """Return the elements of a column, or its rows, where it has no nulls, with masked ones for these."""
+    elements = np.ma.MaskedArray(np.zeros((*nulls.shape, *others.shape[1:]), others.dtype), mask=True)
+    elements[~nulls] = others
+    return elements
+
+
 def _column(column: Any) -> npt.NDArray[Any]:
+    rows = _rows(column)
+    if rows is not None:
+        return rows
     array = np.asarray(column)
     if array.dtype.kind in "mM":
         return array
@@ -101,9 +138,7 @@ def _column(column: Any) -> npt.NDArray[Any]:
     own = getattr(getattr(column, "dtype", None), "na_value", None)
     if isinstance(own, float) and array.dtype.kind in "fc" and others.dtype.kind in "fc":
         return array
-    elements = np.zeros(mask.shape, others.dtype)
-    elements[~mask] = others
-    return np.ma.MaskedArray(elements, mask)
+    return _with_nulls(others, mask)
 
 
 def _nulls(column: Any) -> tuple[_Methods, npt.NDArray[np.bool_]] | None:

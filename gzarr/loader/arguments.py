@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from ..arrays.elements import in_numpy
 from ..documents.json import quote
 from ..errors import ArgumentError, SelectionError
 
@@ -80,7 +81,7 @@ def as_array(name: str, value: Any) -> np.ndarray[Any, np.dtype[Any]]:
     """Return what was given as an array of NumPy."""
     with fitting(f"{name}=", "give arrays of a part, such as array.view[:10**9]"):
         try:
-            return np.asarray(value)
+            return in_numpy(value)
         except (TypeError, ValueError, OverflowError) as error:
             why = "its items have different shapes" if "inhomogeneous" in str(error) else error
             raise ArgumentError(f"{name}= cannot be made an array: {why}") from error

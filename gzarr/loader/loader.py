@@ -634,7 +634,11 @@ def _why_none(samples: Sequence[Samples]) -> str:
 def _shares(weights: Collection[SupportsFloat] | None, count: int) -> list[float]:
     """Return how many samples of each volume an epoch has, relative to the number that it has."""
     try:
-        shares = [1.0] * count if weights is None else as_floats(list(weights)).ravel().tolist()
+        shares = (
+            [1.0] * count
+            if weights is None
+            else as_floats(weights if hasattr(weights, "dtype") else list(weights)).ravel().tolist()
+        )
     except (TypeError, ValueError, OverflowError):
         shares = []
     if len(shares) != count or not all(0 <= share < math.inf for share in shares):

@@ -396,7 +396,8 @@ def _normal_item(selection: Any, shape: tuple[int, ...], item: Any) -> Any:
     if isinstance(item, np.ndarray):
         array = item
     else:
-        if not isinstance(item, bool):
+        # Arrays of one element, and truth values, are integers for some libraries; for NumPy they are arrays and masks.
+        if not getattr(item, "ndim", 0) and not is_truth_value(item):
             try:
                 return operator.index(item)
             except TypeError:
@@ -419,6 +420,12 @@ def _normal_item(selection: Any, shape: tuple[int, ...], item: Any) -> Any:
             raise _error(selection, shape, "a single boolean selects nothing; use a mask of the array's shape")
         return int(array)
     return array
+
+
+def is_truth_value(item: Any) -> bool:
+    """Return whether an item of a selection has truth values, of any library: one of them, or an array."""
+    # Other libraries have dtypes of their own.
+    return isinstance(item, bool) or str(getattr(item, "dtype", "")).rpartition(".")[2] == "bool"
 
 
 def _by_dimension(items: list[tuple[_Item, int]], ndim: int) -> list[int | slice | IntArray]:

@@ -17,7 +17,7 @@ from ..errors import SelectionError
 from ..metadata.chunk_grid import MAX_UNEVEN_CHUNKS, ChunkGrid, RectilinearAxis, RegularAxis
 from .axes import IndexTable, offsets_of
 from .planner import Points, check_int64
-from .selection import Selection, parse_basic
+from .selection import Selection, is_truth_value, parse_basic
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -113,8 +113,14 @@ def parts(extents: Sequence[Extent], selection: Any) -> tuple[Extent, ...]:
 
 
 def _is_index(item: Any) -> bool:
-    # Truth values, of NumPy too, are masks, and arrays of one element are arrays.
-    return hasattr(item, "__index__") and not isinstance(item, (bool, np.bool_)) and not getattr(item, "ndim", 0)
+    # Truth values are masks, and arrays of one element are arrays.
+    if not hasattr(item, "__index__") or getattr(item, "ndim", 0) != 0 or is_truth_value(item):
+        return False
+    try:
+        operator.index(item)
+    except TypeError:
+        return False
+    return True
 
 
 def axis_of_view(axis: ChunkAxis, extent: Extent) -> ChunkAxis:

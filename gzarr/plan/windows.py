@@ -54,10 +54,7 @@ def parse_windows(starts: Any, shape: EachAxis, step: EachAxis, array: tuple[int
     """
     k = len(array)
     the_shape, the_step = _integers("shape", shape, k, 0), _integers("step", step, k, 1)
-    try:
-        first = np.asarray(starts)
-    except (TypeError, ValueError) as error:
-        raise SelectionError(f"starts must be integers of shape (n, {k}), not {starts!r:.80}: {error}") from error
+    first = _array(starts, f"starts must be integers of shape (n, {k})")
     if not first.size and len(first.shape) < 2:
         first = np.empty((0, k), np.int64)
     elif first.ndim == 1 and k == 1:
@@ -91,7 +88,7 @@ def parse_rows(rows: Any, windows: int, room: int) -> IntArray:
     SelectionError
         If they are not as many different integers from 0 to ``room`` − 1.
     """
-    found = np.asarray(rows)
+    found = _array(rows, f"rows must be {windows} integers, one for each window")
     if found.shape != (windows,) or found.dtype.kind not in "iu":
         raise SelectionError(f"rows must be {windows} integers, one for each window, not {found.dtype} {found.shape}")
     places: IntArray = found.astype(np.int64)
@@ -100,9 +97,19 @@ def parse_rows(rows: Any, windows: int, room: int) -> IntArray:
     return places
 
 
+def _array(value: Any, what: str) -> npt.NDArray[Any]:
+    try:
+        return np.asarray(value)
+    # RuntimeError is PyTorch's, for a tensor that requires gradients.
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise SelectionError(f"{what}, not {' '.join(repr(value).split()):.80}: {error}") from error
+
+
 def _integers(name: str, value: Any, k: int, least: int) -> tuple[int, ...]:
     try:
-        numbers = tuple(map(operator.index, value)) if hasattr(value, "__iter__") else (operator.index(value),) * k
+        # Arrays without dimensions have no items.
+        several = getattr(value, "ndim", hasattr(value, "__iter__"))
+        numbers = tuple(map(operator.index, value)) if several else (operator.index(value),) * k
     except TypeError:
         numbers = None
     if numbers is None or len(numbers) != k or any(number < least for number in numbers):

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..arrays.elements import in_numpy
 from ..documents.json import quote
 from ..errors import ArgumentError
 
@@ -23,7 +24,7 @@ def as_floats(values: Any) -> npt.NDArray[np.float64]:
     TypeError, ValueError, OverflowError
         If they are something else.
     """
-    found = np.asarray(values)
+    found = in_numpy(values)
     if found.dtype.kind in "mMcSU":
         raise TypeError(f"elements of {found.dtype} are none")
     return np.array(found, np.float64)

@@ -11,6 +11,7 @@ import numpy as np
 from ..arrays.array import Array
 from ..arrays.device_choice import resolve_device
 from ..arrays.not_arrays import refuse_tables
+from ..arrays.tensors import is_tensor, tensor_on_host
 from ..arrays.view import ArrayView
 from ..documents.json import quote
 from ..dtypes.masks import refuse_masked
@@ -155,7 +156,7 @@ def _of_library(value: Any) -> npt.NDArray[Any]:
     floating-point numbers only: integers beside NaN would be rounded.
     """
     try:
-        array = as_masked(value)
+        array = tensor_on_host(value) if is_tensor(value) else as_masked(value)
         refuse_tables(value, array, "data")
         if isinstance(array, np.ma.MaskedArray) and array.dtype.kind != "f":
             refuse_masked(array, "data", value)

@@ -5,6 +5,7 @@ Also other events for threads: none can be started, or the program's main thread
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -18,6 +19,7 @@ from gzarr.stores import MemoryStore
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from types import FrameType
 
     from typing_extensions import Buffer
 
@@ -273,6 +275,38 @@ def test_an_interrupt_at_any_moment_leaves_no_shard_open(within: str, tmp_path: 
         assert names() == before, number
         number += 1
     assert number > 10
+
+
+@pytest.mark.skipif(sys.platform == "win32" or not Path("/dev/fd").exists(), reason="lists open files there")
+def test_a_storm_of_interrupts_leaves_no_shard_open(tmp_path: Path) -> None:
+    """Others come while the first one is handled."""
+    array = gzarr.create_array(tmp_path, shape=(512, 512), shards=(128, 128), chunks=(32, 32), dtype="i4", device="cpu")
+    array[...] = 1
+
+    def names() -> set[Path]:
+        return set(Path("/dev/fd").iterdir())
+
+    def interrupt(_: int, frame: FrameType | None) -> None:
+        # Not this test itself.
+        while frame is not None and not frame.f_globals["__name__"].startswith("gzarr."):
+            frame = frame.f_back
+        if frame is not None:
+            raise KeyboardInterrupt
+
+    before, came = names(), 0
+    handler = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        for i in range(40):
+            signal.setitimer(signal.ITIMER_REAL, 1e-3 + i * 3e-4, 1e-3)
+            try:
+                array[3:200, 5:300] = 2
+            except KeyboardInterrupt:
+                came += 1
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, handler)
+    assert came > 20
+    assert names() == before
 
 
 class Timeout(Exception):

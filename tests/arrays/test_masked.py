@@ -161,3 +161,22 @@ def test_xarray_makes_nan_of_them() -> None:
         np.testing.assert_array_equal(gzarr.create_array({}, data=found)[...], [1, np.nan, 3])
         with pytest.raises(ArgumentError, match="nan"):
             gzarr.zeros(3, dtype="i4")[...] = found
+
+
+@pytest.mark.parametrize("hard", [False, True])
+def test_no_mask_hides_what_is_read(hard: bool) -> None:
+    a = gzarr.array([[1, 2], [3, 4]], device="cpu")
+    hidden = np.ma.MaskedArray(np.zeros((2, 2), a.dtype), [[False, True], [False, False]], hard_mask=hard)
+    for read in (
+        lambda out: a.read(out=out),
+        lambda out: a.oindex.read(..., out=out),
+        lambda out: a.get_basic_selection(out=out),
+        lambda out: a.read_windows([[0, 0]], 2, out=out[None]),
+        lambda out: gzarr.map_blocks(lambda x: x, a, out=out),
+    ):
+        with pytest.raises(gzarr.OutputError, match=r"masked elements.*pass out\.data"):
+            read(hidden)
+        read(hidden.data)
+        clear = np.ma.MaskedArray(np.zeros((2, 2), a.dtype), np.zeros((2, 2), bool), hard_mask=hard)
+        read(clear)
+        assert clear.tolist() == hidden.data.tolist() == [[1, 2], [3, 4]]

@@ -206,3 +206,50 @@ def test_integers_of_tables_are_not_rounded() -> None:
     store: dict[str, bytes] = {}
     gzarr.save(store, named={name: table[name] for name in table.column_names})
     assert gzarr.load(store)["a"].tolist() == [BIG]
+
+
+def rows_of_arrow(kind: str) -> tuple[Any, Any]:
+    """Return a column of pyarrow of rows, and its elements."""
+    pa = pytest.importorskip("pyarrow")
+    numbers = np.arange(24, dtype="i4")
+    lists = pa.FixedSizeListArray.from_arrays(pa.array(numbers), 6)
+    if kind == "lists":
+        return lists, numbers.reshape(4, 6)
+    if kind == "part":
+        return lists[1:3], numbers.reshape(4, 6)[1:3]
+    if kind == "lists of lists":
+        inner = pa.FixedSizeListArray.from_arrays(pa.array(numbers), 3)
+        return pa.FixedSizeListArray.from_arrays(inner, 2), numbers.reshape(4, 2, 3)
+    if kind == "chunks":
+        return pa.chunked_array([lists, lists[:2]]), np.concatenate([numbers, numbers[:12]]).reshape(6, 6)
+    permutation = [1, 0] if kind == "permuted tensors" else None
+    tensors = pa.ExtensionArray.from_storage(pa.fixed_shape_tensor(pa.int32(), [2, 3], permutation=permutation), lists)
+    expected = tensors.to_numpy_ndarray()
+    if kind == "chunks of tensors":
+        return pa.chunked_array([tensors, tensors]), np.concatenate([expected, expected])
+    return tensors, expected
+
+
+@pytest.mark.parametrize(
+    "kind", ["lists", "part", "lists of lists", "chunks", "tensors", "permuted tensors", "chunks of tensors"]
+)
+def test_rows_of_one_shape_in_pyarrow(kind: str) -> None:
+    column, expected = rows_of_arrow(kind)
+    assert expected.ndim == (2 if kind in ("lists", "part", "chunks") else 3)
+    a = gzarr.array(column)
+    assert a.dtype == np.int32
+    np.testing.assert_array_equal(a[...], expected)
+    a[...] = 0
+    a[...] = column
+    np.testing.assert_array_equal(a[...], expected)
+    np.testing.assert_array_equal(gzarr.map_blocks(lambda x: x, column), expected)
+
+
+@pytest.mark.parametrize("items", [[[1, 2], None, [3, 4]], [[1, 2], [7, None], [3, 4]]], ids=["row", "element"])
+def test_nulls_among_rows_of_pyarrow(items: Any) -> None:
+    pa = pytest.importorskip("pyarrow")
+    column = pa.array(items, pa.list_(pa.int64(), 2))
+    with pytest.raises(ArgumentError, match="null"):
+        created(column)
+    expected = [[7 if n is None else n for n in row or (None, None)] for row in items]
+    assert created(column, fill_masked=True)[...].tolist() == expected

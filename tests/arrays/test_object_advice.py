@@ -106,6 +106,12 @@ CASES: dict[str, tuple[Any, str, str, Any]] = {
         "np.asarray(values).astype(str)",
         np.array(["2020-01"]),
     ),
+    "arrays of one shape in a column": (
+        pd.Series([np.arange(2), np.arange(2, 4)]),
+        "ndarray",
+        "np.stack(values)",
+        np.arange(4).reshape(2, 2),
+    ),
     "intervals": (pd.interval_range(0, 1), "Interval", "np.asarray(values).astype(str)", np.array(["(0, 1]"])),
 }
 
@@ -172,3 +178,12 @@ def test_what_is_no_moment_beside_moments(wrong: Any) -> None:
     for values in ([NOON, wrong], np.array([NOON, wrong], object)):
         with pytest.raises(ArgumentError):
             a[...] = values
+
+
+def test_what_is_not_computed_yet() -> None:
+    class LazyFrame:
+        def collect(self) -> Any:
+            return np.arange(3)
+
+    with pytest.raises(ArgumentError, match=r"pass what its collect\(\) gives"):
+        gzarr.array(LazyFrame())

@@ -169,3 +169,21 @@ def test_memory_takes_results_of_the_same_kind(device: TestedDevice) -> None:
         np.testing.assert_array_equal(device.to_numpy(found), data)
     with pytest.raises(gzarr.OutputError, match=r"the new array of uint8 cannot take results of int32, of same"):
         gzarr.map_blocks(same, stored(data), dtype="u1", block=CHUNKS, device=device.name)
+
+
+def test_memory_that_functions_use_again(device: TestedDevice) -> None:
+    data = np.random.default_rng(3).normal(size=(12, 8))
+    source = gzarr.create_array({}, data=data, chunks=4, device="cpu")
+    buffers: dict[Any, Any] = {}
+
+    def double(x: Any) -> Any:
+        buffer = buffers.setdefault(x.shape, device.empty(x.shape, "f8"))
+        buffer[...] = x * 2
+        return buffer
+
+    options: dict[str, Any] = {"block": 4, "overlap": False, "device": device.name}
+    every = gzarr.map_blocks(lambda x: [double(x)], source, reduce=lambda a, b: a + b, **options)
+    blocks = np.block([[device.to_numpy(every[2 * i + j]) for j in range(2)] for i in range(3)])
+    np.testing.assert_array_equal(blocks, 2 * data)
+    blended = gzarr.map_blocks(double, source, halo=2, blend="hann", **options)
+    np.testing.assert_allclose(device.to_numpy(blended), 2 * data, rtol=1e-15)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 import threading
@@ -74,3 +75,37 @@ def test_a_thread_keeps_its_name_and_ends_with_the_process() -> None:
     thread.join()
     assert found == [thread]
     assert thread.name == "gzarr-named"
+
+
+class TimeIsUp(Exception):
+    """What a program's handler of a signal raises."""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
+def test_an_interrupt_once_the_thread_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It reaches the program as it is, and the thread runs."""
+    name = "_start_joinable_thread" if sys.version_info >= (3, 13) else "_start_new_thread"
+    make, interrupt, calls = getattr(threading, name), TimeIsUp("5 s are over"), threading.Event()
+
+    def made(*arguments: Any, **named: Any) -> Any:
+        found = make(*arguments, **named)
+        signal.raise_signal(signal.SIGUSR1)
+        return found
+
+    def handler(*_: object) -> None:
+        raise interrupt
+
+    before = signal.signal(signal.SIGUSR1, handler)
+    try:
+        thread = NamedThread(calls.set, "gzarr-interrupted")
+        monkeypatch.setattr(threading, name, made)
+        with pytest.raises(TimeIsUp) as raised:
+            thread.start()
+    finally:
+        monkeypatch.undo()
+        signal.signal(signal.SIGUSR1, before)
+    assert raised.value is interrupt
+    assert calls.wait(20)
+    until = time.monotonic() + 20
+    while thread in threading.enumerate():
+        assert time.monotonic() < until

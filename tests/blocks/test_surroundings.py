@@ -188,3 +188,20 @@ def test_a_result_of_another_shape_is_refused_with_those_that_would_do() -> None
             lambda x: x[:3] if x[1] else x, stored(np.array([0, 0, 0, 0, 9, 9], "i4"), 4), halo=1, pad_blocks=True,
             block=4, overlap=False,
         )  # fmt: skip
+
+
+@pytest.mark.parametrize("library", ["numpy", "torch"])
+def test_arrays_without_dimensions_are_numbers(library: str) -> None:
+    new = np.array if library == "numpy" else pytest.importorskip("torch").tensor
+    source = stored(elements((9, 7)), 3)
+    total = lambda x: x + x.sum()  # noqa: E731
+    for own, plain in (
+        ({"halo": new(1), "block": new(3)}, {"halo": 1, "block": 3}),
+        ({"halo": new([[1, 0], [0, 2]]), "block": new([3, 2])}, {"halo": [(1, 0), (0, 2)], "block": [3, 2]}),
+        ({"halo": 1, "boundary": new(5)}, {"halo": 1, "boundary": 5}),
+        ({"scale": new(1), "block": {}}, {"block": "auto"}),
+    ):
+        np.testing.assert_array_equal(gzarr.map_blocks(total, source, **own), gzarr.map_blocks(total, source, **plain))
+    for wrong in ({"halo": new(1.5)}, {"halo": new(True)}, {"block": new(2.5)}, {"halo": new([1.5, 1])}):
+        with pytest.raises(ArgumentError, match=next(iter(wrong))):
+            gzarr.map_blocks(total, source, **wrong)

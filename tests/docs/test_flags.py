@@ -40,6 +40,7 @@ INTERNAL = {
     "gzarr.codecs.codec.ArrayRepresentation",
     "gzarr.codecs.n5_default.N5DefaultCodec.from_v3",
     "gzarr.codecs.sharding.ShardingIndexed.from_v3",
+    "gzarr.loader.Geometry",
     "gzarr.loader.Samples",
     "gzarr.loader.Samples.cells",
     "gzarr.ome.metadata.model.Axis",

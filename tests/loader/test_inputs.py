@@ -10,7 +10,8 @@ import xarray as xr
 import zarr
 
 import gzarr
-from gzarr.loader import Dataset, Loader, Patches, Rows, Windows
+from gzarr.errors import ArgumentError
+from gzarr.loader import Dataset, Loader, Merge, Patches, Rows, Windows
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -202,3 +203,30 @@ def test_samples_of_many_volumes_go_to_few_batches_each() -> None:
     assert sorted(found) == list(range(180))
     assert told
     assert max(told) <= 3
+
+
+def test_tensors_of_bfloat16_and_with_gradients() -> None:
+    torch = pytest.importorskip("torch")
+    halves = torch.arange(8, dtype=torch.bfloat16)
+    expected = np.arange(8, dtype="f4")
+    (batch,) = Loader(halves, batch_size=8, shuffle=False)
+    assert batch["data"].dtype == gzarr.array(halves).dtype
+    np.testing.assert_array_equal(batch["data"].astype("f4"), expected)
+    np.testing.assert_array_equal(gzarr.map_blocks(lambda x: x.astype("f4"), halves), expected)
+    # One row has all the weight.
+    (batch,) = Loader(expected, Rows(weights=halves == 3), batch_size=8)
+    (same,) = Loader(expected, Rows(weights=(halves == 3).to(torch.bfloat16)), batch_size=8)
+    assert batch["data"].tolist() == same["data"].tolist() == [3] * 8
+
+    steep = torch.ones(8, requires_grad=True)
+    for function, name in (
+        (lambda: Loader(expected, Rows(weights=steep), batch_size=4), "weights"),
+        (lambda: Loader(expected, Rows(weights=list(steep)), batch_size=4), "weights"),
+        (lambda: Loader(expected, Rows(where=steep), batch_size=4), "where"),
+        (lambda: Loader([expected, expected], Rows(), batch_size=4, weights=steep), "weights"),
+        (lambda: Merge(gzarr.zeros(8, dtype="f4"), Patches((8,)), window=steep), "window"),
+        (lambda: Loader(steep, batch_size=4), "detach"),
+        (lambda: gzarr.map_blocks(lambda x: x, steep), "detach"),
+    ):
+        with pytest.raises(ArgumentError, match=name):
+            next(iter(function()))
