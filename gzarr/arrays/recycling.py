@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from ..engines import result_memory
+from ..engines.result_memory import Owner, Returned
 from .outputs import HostResults
 
 if TYPE_CHECKING:
@@ -37,24 +38,13 @@ _MORE: Final = 1.25
 _SPARE_BYTES: Final = 4 * _SHARED_BYTES
 
 
-class _Lent:
-    """The base of an array; gives its memory back when the last array over it is gone."""
-
-    __slots__ = ("__array_interface__", "_memory", "_owner")
-
-    def __init__(self, memory: Bytes, owner: RecycledResults) -> None:
-        self._memory, self._owner = memory, owner
-        self.__array_interface__ = memory.__array_interface__
-
-    def __del__(self) -> None:
-        self._owner.take_back(self._memory)
-
-
 class RecycledResults(HostResults):
     """NumPy arrays in memory that is used again until :meth:`close`."""
 
     def __init__(self) -> None:
-        # Memory is given back in any thread, at any moment: single operations of a deque and of a dict are atomic.
+        # Memory that is no longer in use; any thread gives it back, at any moment.
+        self._returned: Returned[Bytes] = Returned()
+        # Several threads may take arrays: single operations of a deque and of a dict are atomic.
         self._kept: defaultdict[int, deque[Bytes]] = defaultdict(deque)
         # Bytes of what is in use, by identity, and the most that they were.
         self._used: dict[int, int] = {}
@@ -66,6 +56,8 @@ class RecycledResults(HostResults):
         nbytes = math.prod(shape) * dtype.itemsize
         if nbytes < result_memory.ALIGNED_BYTES or dtype.hasobject:
             return super().empty(shape, dtype)
+        for returned in self._returned.taken():
+            self._keep(returned)
         memory = self._kept_for(nbytes)
         if memory is None:
             memory = self._new(nbytes)
@@ -109,7 +101,7 @@ class RecycledResults(HostResults):
     def _lent(self, memory: Bytes, nbytes: int) -> Bytes:
         """Return the first bytes of memory that is given back with the last array over it."""
         self._used[id(memory)] = len(memory)
-        return np.asarray(_Lent(memory, self))[:nbytes]
+        return np.asarray(Owner(memory.__array_interface__, memory, self._returned.giving((memory,))))[:nbytes]
 
     def _new(self, nbytes: int) -> Bytes:
         """Return new memory; of several arrays, the others of their mapping are kept."""
@@ -130,11 +122,8 @@ class RecycledResults(HostResults):
         if not self._closed:
             self._kept[len(memory)].append(memory)
 
-    def take_back(self, memory: Bytes) -> None:
-        """Take memory whose last array is gone."""
-        self._keep(memory)
-
     def close(self) -> None:
         """Keep no memory any longer: what is given back later is freed."""
         self._closed = True
+        self._returned.close()
         self._kept.clear()

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import atexit
 import importlib.util
+import operator
 import os
 import sys
 import threading
 import time
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -212,28 +214,27 @@ class Worker:
         Addresses of the two.
     """
 
-    __slots__ = ("context", "context_address", "scratch", "scratch_address")
+    # Its end is a function of compiled code: in a method, what the handler of a signal raises would be lost.
+    __slots__ = ("__del__", "context", "context_address", "scratch", "scratch_address")
 
     def __init__(self) -> None:
+        # No interrupt comes between these two.
+        self.__del__: Callable[[], Any] = _count_down
         _live.append(None)
-        # What the end of a worker needs, if it comes right away.
-        self.context_address: int = 0
         self.context: npt.NDArray[np.int64] = np.zeros(SIZE, np.int64)
         self.scratch: npt.NDArray[np.uint8] = np.empty(WORKER_BYTES, np.uint8)
-        self.context_address = address(self.context)
+        self.context_address: int = address(self.context)
         self.scratch_address: int = address(self.scratch)
-
-    def __del__(self) -> None:
-        if _live:
-            _live.pop()
-        if _release is not None and self.context_address and not sys.is_finalizing():
-            _release(self.context_address, -1)
+        self.__del__ = partial(any, map(operator.call, (_count_down, partial(_lost.append, self.context))))
 
 
 # Taking and giving back are atomic operations of a deque, so no lock can be held when a process forks.
 _idle: deque[Worker] = deque()
 # One entry for each worker.
 _live: list[None] = []
+_count_down = partial(_live.__delitem__, slice(-1, None))
+# Contexts of workers that are gone, for the next worker to free their buffers.
+_lost: deque[npt.NDArray[np.int64]] = deque()
 # What the workers of each run share, by its identity.
 _runs: dict[int, npt.NDArray[np.int64]] = {}
 
@@ -251,14 +252,17 @@ def take_worker() -> Worker:
         _idle.append(worker)
         raise
     worker.context[LOOKED_AT] = 0
+    if _lost:
+        _release_lost()
     return worker
 
 
 def give_worker_back(worker: Worker, *, small: bool = False) -> None:
     """Keep a worker for the next read, without its large buffers (``small``: there are none)."""
-    if not small:
-        _release(worker.context_address, KEEP_BYTES // pool.thread_count())
-    if len(_idle) < KEEP_WORKERS or ending.begun():
+    is_kept = len(_idle) < KEEP_WORKERS or ending.begun()
+    if not small or not is_kept:
+        _release(worker.context_address, KEEP_BYTES // pool.thread_count() if is_kept else -1)
+    if is_kept:
         _idle.append(worker)
 
 
@@ -282,6 +286,17 @@ def release() -> None:
             return
         # Everything, including decoder contexts.
         _release(worker.context_address, -1)
+    _release_lost()
+
+
+def _release_lost() -> None:
+    """Free the buffers of workers that are gone."""
+    while _lost:
+        try:
+            context = _lost.popleft()
+        except IndexError:
+            return
+        _release(address(context), -1)
 
 
 def run(

@@ -4,7 +4,11 @@ A fast read can spend much of its time waiting for zeroed pages from the operati
 result that the caller no longer holds is kept for the next result of about that size, as PyTorch's and CuPy's
 allocators do. The system may take the kept pages back whenever it needs them (``MADV_FREE``). At most
 ``GZARR_RECYCLE_BYTES`` are kept (default 512 MiB; 0 keeps nothing), and kept memory is freed before a result of another
-size is allocated, so the peak of a read is the same as without recycling.
+size is allocated, so the peak of a read is the same as without recycling. A result is kept or freed by the bound of the
+last allocation before.
+
+No Python code runs when a result is freed (:class:`Owner`, :class:`Returned`). Python would handle a signal there, and
+drop what the handler raises: a time limit, or Ctrl-C, would never reach the program.
 
 New memory begins at a huge page, so that all of it except the end is in huge pages. Per byte, they cost a third of
 small pages to touch and a twentieth to free. The end is in a huge page if it fills at least half of one, so a result
@@ -18,11 +22,16 @@ on they begin at a multiple of 64 bytes: JAX copies other memory.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import mmap
 import os
+import sys
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from itertools import chain, repeat, starmap
+from operator import call
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 import numpy as np
 
@@ -32,7 +41,11 @@ from ..huge_pages import HUGE_PAGE_BYTES, first_page, room
 from .kernels import address
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import numpy.typing as npt
+
+T = TypeVar("T")
 
 #: Smaller results are allocated by NumPy.
 LARGE_BYTES = 4 << 20
@@ -46,39 +59,87 @@ DEFAULT_RECYCLE_BYTES = 512 << 20
 #: Kept memory is reused for results of at least this share of its size.
 _FIT = 0.75
 
-# A deque's operations are atomic. Memory is given back at any moment, by the thread that drops the last reference,
-# and that thread might already hold a lock.
-_kept: deque[mmap.mmap] = deque()
+#: What is kept is counted in units of so many bytes.
+_UNIT_BYTES: Final = 1 << 20
 
 
-class _Owner:
-    """The base of a result array; when the last array over it is freed, its memory is kept or freed.
+class Returned(Generic[T]):
+    """Takes back what results no longer need, in compiled code alone, by the thread that drops the last reference.
+
+    A deque's operations are atomic, and take no lock that this thread might already hold.
+
+    Parameters
+    ----------
+    room
+        Most items; for more, the oldest ones are dropped.
 
     Attributes
     ----------
-    memory
-        The mapping; None afterwards.
-    untouched
-        Whether the mapping is new and its pages have not been made ready.
+    items
+        What has been given back, in order.
+    room
+        As above.
     """
 
-    __slots__ = ("__array_interface__", "memory", "untouched")
+    def __init__(self, room: int = sys.maxsize) -> None:
+        self.room = room
+        self.items: deque[T] = deque(maxlen=room)
+        self._take = [self.items.extend]
 
-    def __init__(self, memory: mmap.mmap, nbytes: int, *, untouched: bool) -> None:
-        self.memory: mmap.mmap | None = memory
+    def giving(self, items: tuple[T, ...], *before: Callable[[], None]) -> Callable[[], Any]:
+        """Return a function of compiled code that calls others, and then gives items back; it works once."""
+        # ``any`` goes through all, as each returns None. What takes them is only looked up then.
+        return partial(any, chain(map(call, before), map(call, self._take, (items,))))
+
+    def taken(self) -> list[T]:
+        """Return all items that have been given back until now, and keep them no longer."""
+        found: list[T] = []
+        # Another thread may take them, too.
+        with contextlib.suppress(IndexError):
+            found.extend(starmap(self.items.popleft, repeat((), len(self.items))))
+        return found
+
+    def close(self) -> None:
+        """Drop all items, and take no others: these are freed with what refers to them."""
+        self._take.clear()
+        self.items.clear()
+
+
+class Owner:
+    """The base of arrays over some memory, which calls a function when the last one is freed.
+
+    Parameters
+    ----------
+    interface
+        The ``__array_interface__`` of the memory.
+    memory
+        What holds it.
+    at_end
+        Function of compiled code. By default nothing is done: the memory is freed.
+    untouched
+        Whether the memory is a new mapping whose pages have not been made ready.
+    """
+
+    # ``__del__`` is no method but a slot with a function: a signal would be handled where a method begins.
+    __slots__ = ("__array_interface__", "__del__", "memory", "untouched")
+
+    def __init__(
+        self,
+        interface: dict[str, Any],
+        memory: Any,
+        at_end: Callable[[], Any] = bool,
+        *,
+        untouched: bool = False,
+    ) -> None:
+        self.__array_interface__ = interface
+        self.memory = memory
         self.untouched = untouched
-        self.__array_interface__ = {
-            "version": 3,
-            "shape": (nbytes,),
-            "typestr": "|u1",
-            "data": (first_page(memory), False),
-        }
+        self.__del__ = at_end
 
-    def __del__(self) -> None:
-        memory, self.memory = self.memory, None
-        # At interpreter exit, this module's names may already be gone.
-        if memory is not None and _keep is not None:
-            _keep(memory)
+
+# Each mapping, followed by a None for each further unit of its size. So the oldest mapping is dropped as soon as all of
+# them take more units than there is room for; what is left of those that were taken before goes first.
+_kept: Returned[mmap.mmap | None] = Returned(0)
 
 
 def empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
@@ -94,7 +155,7 @@ def empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
     nbytes = math.prod(shape) * dtype.itemsize
     if nbytes < ALIGNED_BYTES or dtype.hasobject:
         return np.empty(shape, dtype)
-    if nbytes < LARGE_BYTES or (nbytes < MALLOC_BYTES and not recycle_bytes()):
+    if nbytes < LARGE_BYTES or (nbytes < MALLOC_BYTES and not _kept_within(recycle_bytes()).room):
         return _aligned(shape, dtype, nbytes)
     return mapped(nbytes).view(dtype).reshape(shape)
 
@@ -117,11 +178,13 @@ def mapped(nbytes: int, *, exact: bool = False) -> npt.NDArray[np.uint8]:
     """
     if not hasattr(mmap, "MADV_FREE"):
         return _aligned((nbytes,), np.dtype(np.uint8), nbytes)
-    memory = _take_kept(nbytes, recycle_bytes())
+    kept = _kept_within(recycle_bytes())
+    memory = _take_kept(kept, nbytes)
     untouched = memory is None
     if memory is None:
         memory = _map(nbytes, exact=exact)
-    return np.asarray(_Owner(memory, nbytes, untouched=untouched))
+    interface = {"version": 3, "shape": (nbytes,), "typestr": "|u1", "data": (first_page(memory), False)}
+    return np.asarray(Owner(interface, memory, _giving(kept, memory), untouched=untouched))
 
 
 def take_untouched(array: npt.NDArray[Any]) -> tuple[int, int]:
@@ -138,7 +201,7 @@ def take_untouched(array: npt.NDArray[Any]) -> tuple[int, int]:
     """
     base = array.base
     owner = base.base if isinstance(base, np.ndarray) else None
-    if not isinstance(owner, _Owner) or not owner.untouched:
+    if not isinstance(owner, Owner) or not owner.untouched:
         return 0, 0
     owner.untouched = False
     interface = owner.__array_interface__
@@ -161,9 +224,14 @@ def recycle_bytes() -> int:
     return int(text)
 
 
+def kept_count() -> int:
+    """Return how many mappings are kept."""
+    return sum(memory is not None for memory in _kept.items.copy())
+
+
 def release() -> None:
     """Give all kept memory back to the system."""
-    _kept.clear()
+    _kept.items.clear()
 
 
 def _aligned(shape: tuple[int, ...], dtype: np.dtype[Any], nbytes: int) -> npt.NDArray[Any]:
@@ -173,17 +241,40 @@ def _aligned(shape: tuple[int, ...], dtype: np.dtype[Any], nbytes: int) -> npt.N
     return np.ndarray(shape, dtype, memory, begin)
 
 
-def _take_kept(nbytes: int, limit: int) -> mmap.mmap | None:
+def _kept_within(limit: int) -> Returned[mmap.mmap | None]:
+    """Return what takes memory back, at most so many bytes; if they were others before, nothing is kept."""
+    global _kept
+    kept, room = _kept, min(limit // _UNIT_BYTES, sys.maxsize)
+    if kept.room != room:
+        kept.close()
+        kept = _kept = Returned(room)
+    return kept
+
+
+def _take_kept(kept: Returned[mmap.mmap | None], nbytes: int) -> mmap.mmap | None:
     """Return kept memory for ``nbytes``, or None; kept memory of other sizes is freed."""
     while True:
         try:
-            memory = _kept.pop()
+            memory = kept.items.popleft()
         except IndexError:
             return None
-        if nbytes <= limit and _FIT * room(memory) <= nbytes <= room(memory):
+        if memory is not None and _FIT * room(memory) <= nbytes <= room(memory):
             return memory
         # Freed now, so that it never adds to a read's peak.
         del memory
+
+
+def _giving(kept: Returned[mmap.mmap | None], memory: mmap.mmap) -> Callable[[], Any]:
+    """Return what gives memory back; what does nothing if that is more than may be kept, or cannot be taken back."""
+    units = -(-room(memory) // _UNIT_BYTES)
+    if units > kept.room:
+        return bool
+    try:
+        # Whether the system allows it: of locked memory, it does not.
+        memory.madvise(mmap.MADV_FREE, 0, mmap.PAGESIZE)
+    except OSError:
+        return bool
+    return kept.giving((memory, *[None] * (units - 1)), partial(memory.madvise, mmap.MADV_FREE))
 
 
 def _map(nbytes: int, *, exact: bool) -> mmap.mmap:
@@ -192,19 +283,3 @@ def _map(nbytes: int, *, exact: bool) -> mmap.mmap:
     # A short end is cheaper in small pages, and takes no more memory than it needs.
     more = HUGE_PAGE_BYTES if 2 * last >= HUGE_PAGE_BYTES and not exact else 0
     return huge_pages.new(nbytes, nbytes - last + more)
-
-
-def _keep(memory: mmap.mmap) -> None:
-    try:
-        if room(memory) > recycle_bytes():
-            return
-        memory.madvise(mmap.MADV_FREE)
-    # At exit, modules may be partly deleted. Any error here only means that the memory is freed.
-    except (ArgumentError, OSError, AttributeError, TypeError):
-        return
-    _kept.append(memory)
-    while sum(map(room, tuple(_kept))) > recycle_bytes():
-        try:
-            _kept.popleft()
-        except IndexError:
-            return

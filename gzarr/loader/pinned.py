@@ -64,8 +64,7 @@ class PinnedResults(RecycledResults):
     def __init__(self, device: str) -> None:
         super().__init__()
         self.device = device
-        # Given back, but copies may read it; and the same with an event after these copies.
-        self._given: deque[Bytes] = deque()
+        # Given back, with an event after the copies that may read it.
         self._waiting: deque[tuple[Event, list[Bytes]]] = deque()
 
     def __reduce__(self) -> tuple[type[PinnedResults], tuple[str]]:
@@ -100,13 +99,9 @@ class PinnedResults(RecycledResults):
                 self._keep(each)
         return memory
 
-    def take_back(self, memory: Bytes) -> None:
-        """Keep memory until copies from it are over."""
-        self._given.append(memory)
-
     def copied_on(self, stream: Any) -> None:
         """Note that all copies from what was given back until now are on a stream, or over."""
-        memories = [self._given.popleft() for _ in range(len(self._given))]
+        memories = self._returned.taken()
         if not memories:
             return
         try:
@@ -114,7 +109,7 @@ class PinnedResults(RecycledResults):
                 event = device.as_stream(stream).record(device.event())
         except BaseException:
             # A stream that is refused must not cost the memory.
-            self._given.extend(memories)
+            self._returned.items.extend(memories)
             raise
         self._waiting.append((event, memories))
 

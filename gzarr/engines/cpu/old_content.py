@@ -8,20 +8,22 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections import deque
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 from gzarr_kernels.slots import write as w
 
-from ...stores.descriptors import close_all, open_into
+from ...stores.descriptors import open_into
 from ..access.shard import ranges_in
 from ..kernels import OPEN_FLAGS
 from .native_program import NativeProgram, prepare
 from .write_threads import replaced_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     import numpy.typing as npt
 
@@ -143,6 +145,8 @@ def opened(
     found = np.ones(len(values), np.bool_)
     parts = []
     fds: list[int] = []
+    # One call of compiled code, so that no interrupt (Ctrl-C) comes before all of them are closed.
+    close: Callable[[], object] = partial(deque, map(os.close, fds), 0)
     try:
         for i, value in enumerate(values.tolist()):
             mine = np.flatnonzero(value_of == i)
@@ -165,12 +169,7 @@ def opened(
         shards = OldShards(files, offset, nbytes)
         yield OldContent(program, decoding.most_encoded, planned, slots, needs, shards), rows[~found[value_of]]
     finally:
-        try:
-            close_all(fds)
-        except BaseException:
-            # An interrupt has come before it was done.
-            close_all(fds)
-            raise
+        close()
 
 
 def _open_shard(path: str, shard: Shard, fds: list[int]) -> tuple[int, IntArray]:

@@ -120,20 +120,20 @@ def test_memory_that_was_let_go_of_serves_the_next_result() -> None:
     view = array[50:]
     del array
     # Somebody holds a part.
-    assert not result_memory._kept
+    assert not result_memory.kept_count()
     del view
     again = result_memory.empty((LARGE_BYTES // 2,), np.dtype("u2"))
     assert _address(again) == at
-    assert not result_memory._kept
+    assert not result_memory.kept_count()
 
 
 @pytest.mark.parametrize("nbytes", [2 * LARGE_BYTES, 40 * MIB])
 def test_memory_of_another_size_is_let_go_first(nbytes: int) -> None:
     keep = result_memory.empty((16 * MIB,), U1)
     del keep
-    assert len(result_memory._kept) == 1
+    assert result_memory.kept_count() == 1
     other = result_memory.empty((nbytes,), U1)
-    assert not result_memory._kept
+    assert not result_memory.kept_count()
     assert other.nbytes == nbytes
 
 
@@ -141,27 +141,34 @@ def test_the_bound_is_on_what_results_hold(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setenv("GZARR_RECYCLE_BYTES", str(8 * MIB))
     array = result_memory.empty((8 * MIB,), U1)
     del array
-    assert len(result_memory._kept) == 1
+    assert result_memory.kept_count() == 1
     results = [result_memory.empty((LARGE_BYTES,), U1) for _ in range(3)]
     del results
-    assert len(result_memory._kept) == 2
+    assert result_memory.kept_count() == 2
     array = result_memory.empty((8 * MIB + 4096,), U1)
     del array
-    assert not result_memory._kept
+    assert not result_memory.kept_count()
 
 
 def test_nothing_is_kept_where_that_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
-    array = result_memory.empty((MALLOC_BYTES,), U1)
+    arrays = [result_memory.empty((MALLOC_BYTES,), U1) for _ in range(2)]
+    arrays.pop()
+    assert result_memory.kept_count() == 1
     monkeypatch.setenv("GZARR_RECYCLE_BYTES", "0")
-    del array
-    assert not result_memory._kept
     # The C library's own, up to a size; beyond, memory that goes at once.
     assert result_memory.empty((MALLOC_BYTES - 1,), U1).base.base is None
+    assert not result_memory.kept_count()
+    # Also of a result that was made before.
+    at = _address(arrays[0])
+    arrays[0][:] = 1
+    arrays.pop()
+    assert not result_memory.kept_count()
+    assert _mapping(at).get("Rss", 0) < MALLOC_BYTES
     array = result_memory.empty((MALLOC_BYTES,), U1)
     array[:] = 1
     at = _address(array)
     del array
-    assert not result_memory._kept
+    assert not result_memory.kept_count()
     assert _mapping(at).get("Rss", 0) < MALLOC_BYTES
 
 
@@ -262,7 +269,7 @@ def test_a_child_reads_into_its_own_copy(volume: tuple[gzarr.Array, np.ndarray[A
     array, data = volume
     held = array[...]
     array[...]
-    assert result_memory._kept
+    assert result_memory.kept_count()
     child = os.fork()
     if not child:
         code = 1
