@@ -192,8 +192,8 @@ class ExportedArray(ReadableArray):
     ) -> jax.Array:
         """Read a selection as ``a[selection]`` does, to an array of JAX.
 
-        The result has the memory that the elements are read to, unless JAX has to change them or, for less than 64 KiB
-        in host memory, dislikes its alignment.
+        In host memory, the result has the memory that the elements are read to, unless JAX has to change them or, for
+        less than 64 KiB, dislikes its alignment. On a GPU it is a copy, made when the call returns.
 
         Parameters
         ----------

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from ..arrays.outputs import HOST, DeviceResults, Results
+from ..arrays.tensors import is_tensor
 from ..engines.cpu.batch import available
 from ..engines.cuda.devices import get_device
 from ..engines.cuda.handing_over import hand_over
 from ..engines.cuda.streams import BorrowedStream
+from ..engines.cuda.uploads import uploaded
 from ..engines.kernels import address
 from .assembly import Assembly, WindowSource, constant_boxes
 
@@ -23,6 +25,9 @@ if TYPE_CHECKING:
 
     from ..engines.cuda.device_protocol import Device, Event, Stream
     from .axes import WindowLayout
+
+#: Types without memory that could be used again.
+_PLAIN: Final = {bool, bytes, complex, float, int, str, type(None)}
 
 
 class BlockMemory:
@@ -108,28 +113,51 @@ class BlockMemory:
         """Fill an array of the device with a value."""
         assert self._device is not None
         with self._device as device:
-            constant = device.broadcast(self.from_host(np.array(value, target.dtype)), target.shape)
+            value = uploaded(device, np.array(value, target.dtype), self.stream)
+            constant = device.broadcast(value, target.shape)
             device.copy_array(target, constant, self.stream)
 
     def from_host(self, values: npt.NDArray[Any]) -> Any:
-        """Return an array of the device with the elements of one of the host, complete."""
+        """Return an array of the device with the elements of one of the host, complete: threads may share it."""
         if self._device is None:
             return values
         assert self.stream is not None
         with self._device as device:
-            staging = device.pinned(values.nbytes)
-            staging[...] = np.frombuffer(values.tobytes(), np.uint8)
-            memory = device.allocate(values.nbytes, self.stream)
-            device.copy_in(memory, staging, self.stream)
-            # The staging memory is free again.
+            result = uploaded(device, values, self.stream)
             self.stream.synchronize()
-            return device.shaped(memory, values.dtype, values.shape)
+            return result
 
     def array(self, value: Any) -> Any:
         """Return a value as an array of the device, or None if it is not one; in host memory, NumPy makes one of it."""
         if self._device is None:
             return np.asarray(value)
         return value if self.is_array(value) else None
+
+    def copied(self, value: Any) -> Any:
+        """Return a value with copies of its arrays, also of those in dicts, lists and tuples.
+
+        A function may return the same memory in each call, as captured graphs of CUDA and functions of PyTorch that
+        were compiled do. So what is kept until after the next call is copied, while :meth:`current`.
+        """
+        if isinstance(value, np.ndarray) and (type(value) is not np.ndarray or self._device is not None):
+            return value.copy(order="K")
+        if self.is_array(value):
+            result = self.empty(value.shape, value.dtype)
+            self.copy(result, value)
+            return result
+        if is_tensor(value):
+            return value.clone()
+        kind = type(value)
+        if kind not in (dict, list, tuple) and not (isinstance(value, tuple) and hasattr(value, "_fields")):
+            return value
+        items = value.values() if kind is dict else value
+        # Of tables of many numbers or texts, only the types are looked at.
+        if set(map(type, items)) <= _PLAIN:
+            return value
+        copies = map(self.copied, items)
+        if kind is dict:
+            return dict(zip(value, copies, strict=True))
+        return kind(copies) if kind in (list, tuple) else kind(*copies)
 
     @contextlib.contextmanager
     def current(self) -> Iterator[None]:

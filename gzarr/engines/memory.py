@@ -25,7 +25,7 @@ def release_memory() -> None:
     result_memory.release()
     kernels.release()
     # If a module is not loaded, no device has been used.
-    for name in ("gzarr.engines.cuda.slots", "gzarr.engines.cuda.streams"):
+    for name in ("gzarr.engines.cuda.uploads", "gzarr.engines.cuda.slots", "gzarr.engines.cuda.streams"):
         module = sys.modules.get(name)
         if module is not None:
             module.release()

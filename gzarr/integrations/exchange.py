@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 import gzarr
 
+from ..engines.cuda.devices import get_device
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
 #: What has no counterpart, and what to do about it, by kind of dtype.
 _KINDS: Final = {
@@ -38,12 +40,29 @@ def as_result(values: Any) -> Any:
     return array
 
 
-def on_device_of(array: Any) -> AbstractContextManager[Any]:
+@contextmanager
+def handing_over(array: Any, stream: Any = None) -> Iterator[None]:
     """Return a context in which another library may take an array of NumPy or CuPy by DLPack.
 
-    CuPy has the library wait for the current stream of the thread's device, whichever device the array is on.
+    CuPy has the library wait for the current stream of the thread's device, whichever device the array is on, and
+    whichever stream it was made on: the device becomes the array's, and the stream ``stream``.
+
+    Parameters
+    ----------
+    array
+        The array.
+    stream
+        Stream that has made the array, or waits for it; None for CuPy's current one.
     """
-    return nullcontext() if isinstance(array, np.ndarray) else array.device
+    if isinstance(array, np.ndarray):
+        yield
+        return
+    with array.device:
+        if stream is None:
+            yield
+            return
+        with get_device(f"cuda:{array.device.id}").as_stream(stream):
+            yield
 
 
 def dtype_of(array: gzarr.Array, selection: Any) -> np.dtype[Any]:

@@ -1,7 +1,11 @@
-"""JAX: arrays that share the memory of results.
+"""JAX: arrays that share the memory of results in host memory, and copies of those on a GPU.
 
 JAX's arrays are written as values without any help: they export themselves to NumPy and CuPy, with the numbers of
 ml_dtypes. The other way, JAX narrows 64-bit numbers silently unless it is told not to, and so this module warns.
+
+On a GPU, JAX gives imported memory back as soon as its array is dropped, whatever it has enqueued that still reads it.
+It does so on a stream that it does not show, so nothing that uses the memory next can wait for it. There, an array is
+copied to memory of JAX's own, and the host waits until the copy is made.
 """
 
 from __future__ import annotations
@@ -16,11 +20,9 @@ import numpy as np
 
 import gzarr
 
-from .exchange import as_result, dtype_of, is_number_of_numpy, on_device_of, refusal
+from .exchange import as_result, dtype_of, handing_over, is_number_of_numpy, refusal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from gzarr.sparse import Parts
 
 __all__ = ["as_array"]
@@ -36,9 +38,10 @@ def to_jax(array: gzarr.Array, selection: Any = ..., *, stacklevel: int = 2, **o
 
 
 def as_array(values: Any, *, stacklevel: int = 2) -> jax.Array:
-    """Return a JAX array of the same memory, as of ``a.oindex[...]`` or another result.
+    """Return a JAX array of the same memory, as of ``a.oindex[...]`` or another result; on a GPU, of a copy.
 
-    JAX takes its arrays to be immutable: nothing must write to the memory from now on.
+    JAX takes its arrays to be immutable: nothing must write to the memory from now on. On a GPU, the host waits until
+    the copy is made, after which the memory is the caller's again.
 
     Parameters
     ----------
@@ -50,8 +53,7 @@ def as_array(values: Any, *, stacklevel: int = 2) -> jax.Array:
     Returns
     -------
     Array of the same shape, in host memory or on the GPU. JAX copies what it cannot share: host memory that does not
-    begin at a multiple of 64 bytes (results from 64 KiB on do) or is not contiguous, and numbers that it narrows;
-    bfloat16 on a GPU is copied there.
+    begin at a multiple of 64 bytes (results from 64 KiB on do) or is not contiguous, and numbers that it narrows.
 
     Raises
     ------
@@ -86,11 +88,7 @@ def as_array(values: Any, *, stacklevel: int = 2) -> jax.Array:
                 raise
             # JAX has names for more types than XLA can hold.
             raise refusal(dtype, "JAX") from error
-    if is_number_of_numpy(dtype):
-        return _imported(array, lambda: jax.dlpack.from_dlpack(array))
-    # A type of ml_dtypes, of which CuPy has only bfloat16.
-    bits = np.dtype(f"u{dtype.itemsize}")
-    return _imported(array, lambda: jax.lax.bitcast_convert_type(jax.dlpack.from_dlpack(array.view(bits)), dtype))
+    return _copied(array)
 
 
 def as_sparse(parts: Parts) -> Any:
@@ -106,10 +104,18 @@ def as_sparse(parts: Parts) -> Any:
     return BCSR(tuple(as_array(array) for array in parts[:3]), shape=parts.shape)
 
 
-def _imported(array: Any, make: Callable[[], Any]) -> jax.Array:
+def _copied(array: Any) -> jax.Array:
+    """Return a copy of an array of CuPy's, once it is made: ``array`` is referred to until then."""
+    dtype = array.dtype
     try:
-        with on_device_of(array):
-            return make()
+        with handing_over(array):
+            if is_number_of_numpy(dtype):
+                copy = jax.numpy.array(jax.dlpack.from_dlpack(array), copy=True)
+            else:
+                # A type of ml_dtypes, of which CuPy has only bfloat16.
+                bits = jax.dlpack.from_dlpack(array.view(f"u{dtype.itemsize}"))
+                copy = jax.lax.bitcast_convert_type(bits, dtype)
+            return copy.block_until_ready()
     except (BufferError, ValueError) as error:
         raise gzarr.ArgumentError(f"JAX cannot take the array: {error}; pass a contiguous copy") from error
     except RuntimeError as error:

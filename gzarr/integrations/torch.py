@@ -16,7 +16,7 @@ import torch
 import gzarr
 
 from ..installing import COMMANDS
-from .exchange import as_result, dtype_of, is_number_of_numpy, on_device_of, refusal
+from .exchange import as_result, dtype_of, handing_over, is_number_of_numpy, refusal
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -40,11 +40,14 @@ _VIEWS: Final = {
 def to_torch(array: gzarr.Array, selection: Any = ..., **options: Any) -> torch.Tensor:
     """Read a selection to a new tensor; see :meth:`gzarr.Array.to_torch`."""
     _view(dtype_of(array, selection))
-    stream = None
-    if array.device != "cpu" and torch.cuda.is_available():
-        # CuPy gives freed memory to later work of the stream that it was allocated on: it must be the tensor's.
-        stream = torch.cuda.current_stream(array.device)
-    return as_tensor(array.read(selection, stream=stream, **options))
+    # CuPy gives freed memory to later work of the stream that it was allocated on: it must be the tensor's.
+    stream = current_stream(array.device)
+    return _tensor(array.read(selection, stream=stream, **options), stream)
+
+
+def current_stream(device: str) -> Any:
+    """Return the stream that PyTorch's next work on a device runs on; None if PyTorch has none."""
+    return torch.cuda.current_stream(device) if device != "cpu" and torch.cuda.is_available() else None
 
 
 def as_tensor(values: Any) -> torch.Tensor:
@@ -68,6 +71,23 @@ def as_tensor(values: Any) -> torch.Tensor:
     DeviceError
         If the array is on a GPU that PyTorch cannot use.
     """
+    return _tensor(values, None)
+
+
+def as_batch(values: Any) -> torch.Tensor:
+    """Return the tensor of an array that PyTorch's current stream has made, or waits for, as of a loader's batch.
+
+    Raises
+    ------
+    ArgumentError, DeviceError
+        As for :func:`as_tensor`.
+    """
+    on_host = isinstance(values, (np.ndarray, np.generic))
+    return _tensor(values, None if on_host else current_stream(f"cuda:{values.device.id}"))
+
+
+def _tensor(values: Any, stream: Any) -> torch.Tensor:
+    """Return a tensor of the same memory, which ``stream`` has made, or waits for; None for CuPy's current one."""
     array = as_result(values)
     view = _view(array.dtype)
     if not getattr(array.flags, "writeable", True):
@@ -76,7 +96,7 @@ def as_tensor(values: Any) -> torch.Tensor:
     if any(stride < 0 for stride in array.strides):
         raise gzarr.ArgumentError(f"PyTorch has no negative strides, but the array has {array.strides}: pass a copy")
     try:
-        with on_device_of(array):
+        with handing_over(array, stream):
             tensor = torch.from_dlpack(array if view is None else array.view(view[0]))
     except (BufferError, ValueError) as error:
         raise gzarr.ArgumentError(f"PyTorch cannot share the array's memory: {error}; pass a copy") from error
@@ -88,12 +108,14 @@ def as_tensor(values: Any) -> torch.Tensor:
 def as_sparse(parts: Parts) -> torch.Tensor:
     """Return rows of a sparse matrix as a tensor (``torch.sparse_csr_tensor``) over the same memory.
 
+    On a device, PyTorch's current stream has made them, or waits for them.
+
     Raises
     ------
     ArgumentError, DeviceError
         As for :func:`as_tensor`.
     """
-    arrays = [as_tensor(array) for array in (parts.indptr, parts.indices, parts.data)]
+    arrays = [as_batch(array) for array in (parts.indptr, parts.indices, parts.data)]
     # The loader has checked them.
     return torch.sparse_csr_tensor(*arrays, size=parts.shape, check_invariants=False)
 

@@ -1,4 +1,4 @@
-"""Batches as tensors of PyTorch or arrays of JAX, without a copy; rows that stay sparse as matrices of a library."""
+"""Batches as tensors of PyTorch or arrays of JAX, without a copy (JAX on a device: one); sparse rows as matrices."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def converter(like: Like | None, device: str) -> Callable[[Any], Any] | None:
             raise ArgumentError(f"arrays that are read to {device!r} are not like {like!r}; leave like= out")
         return None
     if like == "torch":
-        return integration("torch").as_tensor  # type: ignore[no-any-return]
+        return integration("torch").as_batch  # type: ignore[no-any-return]
     return integration("jax").as_array  # type: ignore[no-any-return]
 
 
@@ -69,11 +69,7 @@ def sparse_converter(like: Like | None) -> Callable[[Parts], Any]:
 
 def consumer_stream(like: Like | None, device: str) -> Any:
     """Return the stream that a library's next work runs on; None for CuPy's current one."""
-    if like != "torch" or device == "cpu":
-        return None
-    import torch
-
-    return torch.cuda.current_stream(device) if torch.cuda.is_available() else None
+    return integration("torch").current_stream(device) if like == "torch" and device != "cpu" else None
 
 
 def converted(

@@ -109,8 +109,8 @@ class Loader:
         Number of this process among all that share an epoch, and their number, which divides ``streams`` if that is
         given.
     like
-        Library whose arrays batches have, without a copy: ``"torch"`` or ``"jax"``. None for NumPy or CuPy. For sparse
-        rows, see ``dense``.
+        Library whose arrays batches have: ``"torch"`` or ``"jax"``. Nothing is copied, except for JAX on a device. None
+        for NumPy or CuPy. For sparse rows, see ``dense``.
     prefetch
         Batches that are made ready ahead, in threads; 0 for none, and for no threads.
     transform

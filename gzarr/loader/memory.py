@@ -20,6 +20,7 @@ from ..engines.cpu.threads import fill_chunk
 from ..engines.cuda.devices import get_device
 from ..engines.cuda.handing_over import hand_over, leaves, wait_for
 from ..engines.cuda.streams import BorrowedStream
+from ..engines.cuda.uploads import uploaded
 from ..errors import DeviceError
 
 if TYPE_CHECKING:
@@ -153,7 +154,7 @@ class DeviceMemory:
     def __init__(self, device: Device) -> None:
         self._device = device
         with device:
-            self._borrowed = BorrowedStream(device), BorrowedStream(device)
+            self._borrowed = BorrowedStream(device), BorrowedStream(device, "finishing")
         self.stream: Stream = self._borrowed[0].stream
         self._finishing: Stream = self._borrowed[1].stream
         self._own = self.stream, self._finishing
@@ -171,12 +172,8 @@ class DeviceMemory:
         element = np.array(value, dtype).tobytes()
         with self._device as device:
             if element not in self._constants:
-                staging = device.pinned(len(element))
-                staging[...] = np.frombuffer(element, np.uint8)
-                memory = device.allocate(len(element), self.stream)
-                device.copy_in(memory, staging, self.stream)
+                self._constants[element] = uploaded(device, np.frombuffer(element, np.uint8), self.stream)
                 self.stream.synchronize()
-                self._constants[element] = memory
             return device.broadcast(device.shaped(self._constants[element], dtype, ()), shape)
 
     def copied(self, arrays: Mapping[str, Any], mark: Event) -> tuple[dict[str, Any], Event]:

@@ -13,6 +13,7 @@ from ..arrays.elements import exported, on_host
 from ..arrays.outputs import HOST, DeviceResults
 from ..arrays.tensors import is_tensor
 from ..engines.cuda.devices import get_device
+from ..engines.cuda.uploads import uploaded
 from ..errors import DeviceError
 from .like import consumer_stream
 
@@ -145,15 +146,8 @@ class _OnDevice:
         return found
 
     def copied(self, array: npt.NDArray[Any]) -> Any:
-        """Return a copy on the device, where the host has waited for it."""
-        device, stream = self._results.device, self.stream
-        staging = device.pinned(array.nbytes)
-        staging.view(array.dtype).reshape(array.shape)[...] = array
-        memory = device.allocate(array.nbytes, stream)
-        device.copy_in(memory, staging, stream)
-        # The staging memory is free again.
-        stream.synchronize()
-        return device.shaped(memory, array.dtype, array.shape)
+        """Return a copy on the device."""
+        return uploaded(self._results.device, array, self.stream)
 
     def zeros(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
         """Return a new array."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from gzarr_kernels.slots import affine as s
 
+from ..engines.cuda.uploads import uploaded
 from .host import described, is_number, lines_of
 
 if TYPE_CHECKING:
@@ -74,8 +75,8 @@ class OnDevice:
             return
         columns, sources, targets, elements = job_of(posed, order, mode, self._device.address)
         with self._device:
-            uploaded = self.uploaded(columns)
-            arguments = (sources, targets, self._device.address(uploaded), 0)
+            job = self.uploaded(columns)
+            arguments = (sources, targets, self._device.address(job), 0)
             kernel = cubic.resample_cubic if order == 3 else k.resample
             self._device.launch(kernel, k.blocks(elements), k.THREADS, self._stream, *arguments)
             self._stream.synchronize()
@@ -91,20 +92,15 @@ class OnDevice:
             self._stream.synchronize()
 
     def uploaded(self, values: npt.NDArray[Any]) -> Any:
-        """Return elements of host memory on the device."""
+        """Return elements of host memory on the device, in order with the stream."""
         with self._device:
-            pinned = self._device.pinned(values.nbytes)
-            pinned[:] = np.ascontiguousarray(values).reshape(-1).view(np.uint8)
-            uploaded = self._device.empty(values.shape, values.dtype, self._stream)
-            self._device.copy_in(uploaded, pinned, self._stream)
-            self._stream.synchronize()
-        return uploaded
+            return uploaded(self._device, values, self._stream)
 
     def upload(self, values: npt.NDArray[Any], target: Any) -> None:
         """Copy elements of host memory, or one for all, to an array on the device."""
-        uploaded = self.uploaded(values)
+        given = self.uploaded(values)
         with self._device:
-            self._memory.copy(target, self._device.broadcast(uploaded, target.shape))
+            self._memory.copy(target, self._device.broadcast(given, target.shape))
             self._stream.synchronize()
 
 

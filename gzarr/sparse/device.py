@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..engines.cuda.uploads import uploaded
 from ..errors import DeviceError
 from ..installing import COMMANDS
 from .entries import DenseTarget, Entries, joined_offsets, narrow_offsets
@@ -39,8 +40,6 @@ class DeviceMemory:
         self._memory = memory
         self._device = memory.device
         self._stream = memory.stream
-        # Page-locked memory that copies may still read.
-        self._uploading: list[Any] = []
 
     def kept_types(
         self, wanted: Wanted, indices: np.dtype[Any], values: np.dtype[Any]
@@ -74,7 +73,6 @@ class DeviceMemory:
             with self._device:
                 columns, ranks = columns.ranked(self._device.to_host(indices, self._stream))
                 indices = self._upload(ranks)
-                self._wait()
         entries = replace(entries, indices=indices, columns=columns, ascend=not self._flags(entries, 0)[1])
         scaling = wanted.scaling
         if scaling and (entries.ascend or not scaling.log1p):
@@ -104,18 +102,17 @@ class DeviceMemory:
             if entries.columns is None:
                 np.cumsum(ends - begins, out=offsets[1:])
             elif entries.indices.size:
-                uploaded = self._upload(job.words)
-                self._launch(k.count_chosen, blocks, address(entries.indices), address(uploaded), 0)
-                counts = self._device.to_host(uploaded[job.new : job.new + count], self._stream)
+                sent = self._upload(job.words)
+                self._launch(k.count_chosen, blocks, address(entries.indices), address(sent), 0)
+                counts = self._device.to_host(sent[job.new : job.new + count], self._stream)
                 np.cumsum(counts, out=offsets[1:])
             job.words[job.new : job.new + count] = offsets[:-1]
             indices = self._device.empty((int(offsets[-1]),), np.dtype(np.int32), self._stream)
             values = self._device.empty(indices.shape, entries.values.dtype, self._stream)
             if indices.size:
-                uploaded = self._upload(job.words)
-                parts = (entries.values, entries.indices, values, indices, uploaded)
+                sent = self._upload(job.words)
+                parts = (entries.values, entries.indices, values, indices, sent)
                 self._launch(k.take_chosen, blocks, *map(address, parts), 0, word=word)
-            self._wait()
         return Entries(offsets, indices, values)
 
     def joined(self, parts: list[Entries]) -> Entries:
@@ -154,10 +151,9 @@ class DeviceMemory:
             values = entries.values if entries.values.size else memory
             indices = entries.indices if entries.indices.size else memory
             parts = map(self._device.address, (values, indices))
-            uploaded = self._upload(job.words)
-            arguments = (*parts, base, self._device.address(uploaded), 0)
+            sent = self._upload(job.words)
+            arguments = (*parts, base, self._device.address(sent), 0)
             self._launch(k.densify, k.blocks(count), *arguments, word=word)
-            self._wait()
 
     def _densify_on_host(self, entries: Entries, wanted: Wanted, target: DenseTarget, rows: IntArray | None) -> None:
         host = HostMemory()
@@ -167,7 +163,6 @@ class DeviceMemory:
         host.densify(self._on_host(entries), wanted, DenseTarget.of(dense, host.address), rows)
         with self._device:
             whole = self._upload(dense)
-            self._wait()
         for i in range(len(dense)):
             self._memory.copy(target.row(i), whole[i])
 
@@ -181,17 +176,14 @@ class DeviceMemory:
         job.words[k.SCALING] = (scaling.total is not None) | scaling.log1p << 1
         job.words[k.TOTAL : k.TOTAL + 1].view(np.float64)[0] = 0.0 if scaling.total is None else scaling.total
         with self._device:
-            uploaded = self._upload(job.words)
-            addresses = self._device.address(entries.values), self._device.address(uploaded)
+            sent = self._upload(job.words)
+            addresses = self._device.address(entries.values), self._device.address(sent)
             self._launch(k.scale_rows, k.blocks(-(-entries.rows // k.THREADS)), *addresses, 0, word=word)
-            self._wait()
 
     def offsets(self, entries: Entries) -> Any:
         """Return the offsets on the device."""
         with self._device:
-            offsets = self._upload(narrow_offsets(entries))
-            self._wait()
-        return offsets
+            return self._upload(narrow_offsets(entries))
 
     def matrix(self, entries: Entries, shape: tuple[int, int], form: str) -> Any:
         """Return a ``csr_array`` or ``csc_array`` of CuPy (before CuPy 14.1, a ``csr_matrix`` or ``csc_matrix``)."""
@@ -217,11 +209,10 @@ class DeviceMemory:
         job = _Job(replace(entries, columns=None))
         job.words[k.COLUMNS] = columns
         with self._device:
-            uploaded = self._upload(job.words)
-            addresses = self._device.address(entries.indices), self._device.address(uploaded)
+            sent = self._upload(job.words)
+            addresses = self._device.address(entries.indices), self._device.address(sent)
             self._launch(k.check_rows, k.blocks(entries.rows), *addresses, 0)
-            wrong, unsorted = self._device.to_host(uploaded[job.flags : job.flags + 2], self._stream).tolist()
-            self._wait()
+            wrong, unsorted = self._device.to_host(sent[job.flags : job.flags + 2], self._stream).tolist()
         return bool(wrong), bool(unsorted)
 
     def _on_host(self, entries: Entries) -> Entries:
@@ -233,17 +224,8 @@ class DeviceMemory:
             )
 
     def _upload(self, words: npt.NDArray[Any]) -> Any:
-        """Return a copy on the device, which is complete once the caller has waited (:meth:`_wait`)."""
-        pinned = self._device.pinned(words.nbytes)
-        pinned[:] = words.reshape(-1).view(np.uint8)
-        self._uploading.append(pinned)
-        uploaded = self._device.empty(words.shape, words.dtype, self._stream)
-        self._device.copy_in(uploaded, pinned, self._stream)
-        return uploaded
-
-    def _wait(self) -> None:
-        self._stream.synchronize()
-        self._uploading.clear()
+        """Return a copy on the device, in order with the stream."""
+        return uploaded(self._device, words, self._stream)
 
     def _launch(self, kernel: Any, blocks: int, *arguments: int, word: int = 0) -> None:
         from gzarr_kernels.device.target import THREADS

@@ -244,11 +244,7 @@ def _in(memory: Results, values: npt.NDArray[Any]) -> Any:
     """Return an array in some memory."""
     if not isinstance(memory, DeviceResults) or not values.size:
         return values
+    from ..engines.cuda.uploads import uploaded
+
     with memory.device as device:
-        pinned = device.pinned(values.nbytes)
-        pinned[:] = np.ascontiguousarray(values).reshape(-1).view(np.uint8)
-        result = memory.empty(values.shape, values.dtype)
-        device.copy_in(result, pinned, memory.stream)
-        # Before the page-locked memory is used again.
-        memory.stream.synchronize()
-    return result
+        return uploaded(device, values, memory.stream)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import sys
 import warnings
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -13,7 +14,15 @@ import ml_dtypes
 import numpy as np
 import pytest
 from support import devices
-from support.foreign_results import NUMBERS, SELECTIONS, collected_results, jax_takes_copies, random_array, same_bits
+from support.foreign_results import (
+    NUMBERS,
+    SELECTIONS,
+    Xla,
+    collected_results,
+    jax_takes_copies,
+    random_array,
+    same_bits,
+)
 
 import gzarr
 from gzarr.engines import result_memory
@@ -187,6 +196,53 @@ def test_elements_of_a_device(name: str, monkeypatch: pytest.MonkeyPatch) -> Non
         array[...] = found[::-1]
         same_bits(device.to_numpy(array[...]), expected[::-1])
         results.clear()
+
+
+def _of_arrays(array: gzarr.Array) -> Iterator[Any]:
+    for i in range(len(array)):
+        yield array.to_jax(np.s_[i : i + 1])
+
+
+def _of_results(array: gzarr.Array) -> Iterator[Any]:
+    for i in range(len(array)):
+        yield as_array(array.oindex[[i]])
+
+
+def _of_loader(array: gzarr.Array, **options: Any) -> Iterator[Any]:
+    for batch in gzarr.Loader(array, batch_size=1, shuffle=False, like="jax", **options):
+        yield batch.pop("data")
+
+
+@pytest.mark.parametrize("name", ["i4", "bfloat16"])
+@pytest.mark.parametrize(
+    "read",
+    [_of_arrays, _of_results, _of_loader, partial(_of_loader, copy=False)],
+    ids=["to_jax", "as_array", "loader", "lent"],
+)
+def test_what_jax_still_reads_on_a_device_is_not_used_again(read: Any, name: str) -> None:
+    """JAX drops memory of others while work that is enqueued still reads it, on a stream that nobody can wait for."""
+    data = np.repeat(np.arange(6), 1 << 14).reshape(6, -1).astype(name)
+    store = made(data=data, chunks=(1, 1 << 14)).store
+    with devices.on_host() as device:
+        array = gzarr.open_array(store, device="cuda")
+        with device:
+            xla = Xla(device.cuda)
+        found = []
+        with xla.of_jax():
+            for values in read(array):
+                assert values.dtype == data.dtype
+                found.append(xla.step(values))
+                # As ``x = step(x)`` does.
+                del values
+            xla.stream.synchronize()
+        np.testing.assert_array_equal(found, data)
+        del xla
+
+
+def test_what_is_taken_for_copies_are_copies_in_jax() -> None:
+    values = jnp.arange(1 << 14, dtype="u2")
+    copies = [jnp.array(values, copy=True), jax.lax.bitcast_convert_type(values, jnp.bfloat16)]
+    assert len({_address(values), *map(_address, copies)}) == 3
 
 
 # -- values to be written

@@ -12,6 +12,7 @@ import pytest
 import torch
 from support import devices
 from support.foreign_results import NUMBERS, SELECTIONS, collected_results, random_array, same_bits, torch_takes_copies
+from support.sparse_groups import stored
 
 import gzarr
 from gzarr.arrays.elements import type_on_device
@@ -220,6 +221,45 @@ def test_a_read_to_a_device_is_on_the_current_stream_of_torch(
             assert device.empty(data.shape, data.dtype, device.current_stream()).data.ptr != pointer
             assert device.empty(data.shape, data.dtype, stream).data.ptr == pointer
         del stream
+
+
+def _of_array(store: Any) -> list[torch.Tensor]:
+    return [gzarr.open_array(store["array"], device="cuda").to_torch()]
+
+
+def _of_loader(store: Any) -> list[torch.Tensor]:
+    array = gzarr.open_array(store["array"], device="cuda")
+    return [batch["data"] for batch in gzarr.Loader(array, batch_size=2, shuffle=False, like="torch")]
+
+
+def _of_sparse_loader(store: Any) -> list[torch.Tensor]:
+    matrix = gzarr.sparse.open(store["matrix"], path="X", device="cuda")
+    loader = gzarr.Loader(matrix, batch_size=2, shuffle=False, like="torch", dense=False)
+    return [batch["data"].to_dense() for batch in loader]
+
+
+@pytest.mark.usefixtures("taken")
+@pytest.mark.parametrize("read", [_of_array, _of_loader, _of_sparse_loader])
+def test_what_is_read_on_a_stream_of_torch_does_not_wait_for_another_one(
+    read: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the training step on the default stream, while the next batch is read on another one."""
+    data = np.arange(24, dtype="f4").reshape(4, 6)
+    stores = {"array": gzarr.MemoryStore(), "matrix": stored(data)}
+    gzarr.create_array(stores["array"], data=data, chunks=(2, 6), device="cpu")
+    with devices.on_host() as device:
+        with device:
+            side, default = device.stream(), device.current_stream()
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+        current = CurrentStream(side.ptr)
+        monkeypatch.setattr(torch.cuda, "current_stream", lambda *name: current)
+        # What is made once, such as tables of kernels.
+        read(stores)
+        with device.held_back(default) as gate:
+            found = read(stores)
+            assert not gate.passed
+        assert torch.equal(torch.cat(found), torch.from_numpy(data))
+        del side, found
 
 
 @pytest.mark.parametrize("name", ["f4", "bfloat16"])

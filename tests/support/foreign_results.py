@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from unittest import mock
@@ -93,6 +95,105 @@ def jax_takes_copies() -> Iterator[list[Imported]]:
 
     with mock.patch.object(jax.dlpack, "from_dlpack", take):
         yield found
+
+
+class OnDevice:
+    """An array of JAX's on a GPU, as XLA has it.
+
+    Parameters
+    ----------
+    xla
+        What it is computed by.
+    address, dtype, nbytes
+        Its memory.
+    owner
+        What is dropped with it: memory of its own, or what another library has exported, whose deleter is called then,
+        whatever is enqueued.
+    """
+
+    def __init__(self, xla: Xla, address: int, dtype: Any, nbytes: int, owner: Any) -> None:
+        self._xla, self.address, self.dtype, self.nbytes, self._owner = xla, address, dtype, nbytes, owner
+
+    def __del__(self) -> None:
+        release = getattr(self._owner, "release", None)
+        if release is not None:
+            release()
+
+    def block_until_ready(self) -> OnDevice:
+        self._xla.stream.synchronize()
+        return self
+
+
+class Xla:
+    """What JAX does with arrays of a GPU, in order with a stream that nobody else sees.
+
+    Parameters
+    ----------
+    cuda
+        The device in host memory.
+
+    Attributes
+    ----------
+    stream
+        The stream.
+    """
+
+    def __init__(self, cuda: Any) -> None:
+        import cupy
+
+        self._cuda = cuda
+        self.stream = cupy.cuda.Stream(non_blocking=True)
+
+    def from_dlpack(self, values: Any) -> OnDevice:
+        """Import without a copy."""
+        from support.cuda_on_host import dlpack
+
+        found = dlpack.imported(values, self.stream.ptr)
+        return OnDevice(self, found.pointer, found.dtype, values.nbytes, found)
+
+    def array(self, values: OnDevice, *, copy: bool) -> OnDevice:
+        """Enqueue a copy."""
+        assert copy
+        own = np.empty(values.nbytes, np.uint8)
+        self._enqueue(ctypes.memmove, own.ctypes.data, values.address, values.nbytes)
+        return OnDevice(self, own.ctypes.data, values.dtype, values.nbytes, own)
+
+    def bitcast(self, values: OnDevice, dtype: Any) -> OnDevice:
+        """Enqueue a copy with another type."""
+        made = self.array(values, copy=True)
+        made.dtype = np.dtype(dtype)
+        return made
+
+    def step(self, values: OnDevice) -> np.ndarray[Any, Any]:
+        """Enqueue work, and return its result, which is there once the stream has run."""
+        result = np.empty(values.nbytes // values.dtype.itemsize, values.dtype)
+        # XLA keeps memory of its own until what is enqueued has run, and no other.
+        own = None if hasattr(values._owner, "release") else values._owner
+        self._enqueue(self._copy, result, values.address, own)
+        return result
+
+    @staticmethod
+    def _copy(result: np.ndarray[Any, Any], address: int, own: Any) -> None:
+        ctypes.memmove(result.ctypes.data, address, result.nbytes)
+
+    def _enqueue(self, function: Any, *arguments: Any) -> None:
+        def late() -> None:
+            time.sleep(0.02)
+            function(*arguments)
+
+        self._cuda.enqueue(self.stream, late)
+
+    @contextmanager
+    def of_jax(self) -> Iterator[None]:
+        """Be what JAX has for arrays of a GPU."""
+        import jax
+
+        with (
+            mock.patch.object(jax.dlpack, "from_dlpack", self.from_dlpack),
+            mock.patch.object(jax.numpy, "array", self.array),
+            mock.patch.object(jax.lax, "bitcast_convert_type", self.bitcast),
+        ):
+            yield
 
 
 def same_bits(found: Any, expected: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from typing import TYPE_CHECKING, Final
 
 from ...positive import positive
@@ -51,21 +52,34 @@ class Budget:
     def limit(self, wanted: int) -> int:
         """Return how many bytes may be held, for a caller that could use ``wanted`` bytes."""
         self._wanted = wanted
+        return self._limit_for(wanted)
+
+    def allows(self, nbytes: int) -> bool:
+        """Return whether this many bytes may be held, which need not be this caller's alone."""
+        return nbytes <= self._limit_for(nbytes)
+
+    def _limit_for(self, nbytes: int) -> int:
         if self._limit is None:
-            if wanted <= UNASKED_BYTES:
+            if nbytes <= UNASKED_BYTES:
                 return UNASKED_BYTES
             self._limit = self._asked()
         return self._limit
 
-    def tighten(self) -> bool:
+    def tighten(self, failure: MemoryError) -> bool:
         """Make the limit smaller after an allocation failed; return whether that may help.
 
         The device is asked for its free memory: others may have taken what was free when it was asked first. But an
         allocator that is not a pool of CuPy's may have less than the device, and does not tell how much. So the limit
         is at most half of what was held, whatever the device says.
+
+        Parameters
+        ----------
+        failure
+            The error of the allocation. What its functions held is freed: it would not count as free memory.
         """
         if self.strict:
             return False
+        traceback.clear_frames(failure.__traceback__)
         before = UNASKED_BYTES if self._limit is None else self._limit
         self._limit = self._asked()
         half = min(before, self._wanted) // 2

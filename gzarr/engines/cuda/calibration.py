@@ -1,10 +1,11 @@
-"""Throughput of this machine and its devices, for the router: measured once, kept in a file.
+"""Throughput of this machine and its devices, for the router: measured once a week, kept in a file.
 
 The synthetic data compresses like images and fields. The measurements are: the copy from page-locked memory; each
 decoder of the device, with one large frame alone and with as many small frames as a wave has; each decoder of the CPU
 in one thread. This takes a fraction of a second, the first time a device is used with this version of gzarr, nvCOMP and
-the driver. The file is in ``$XDG_CACHE_HOME/gzarr``, else ``~/.cache/gzarr``; a file that cannot be read or written, or
-does not match, is not an error. Rates that could not be measured are assumed
+the driver. It happens again after a week, since others may have used the device or the CPU meanwhile, or their clocks
+were low: the faster of what was measured counts. The file is in ``$XDG_CACHE_HOME/gzarr``, else ``~/.cache/gzarr``; a
+file that cannot be read or written, or does not match, is not an error. Rates that could not be measured are assumed
 (:func:`gzarr.engines.cuda.router.default_rates`).
 """
 
@@ -34,7 +35,7 @@ from .router import Rates, default_rates
 from .streams import BorrowedStream
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     import numpy.typing as npt
@@ -53,6 +54,8 @@ _RUNS: Final = 3
 _REPEAT_BELOW_SECONDS: Final = 0.02
 #: Version of the file; increase it when its contents or the measurements change.
 _FORMAT: Final = 2
+#: Age of a file, after which rates are measured again.
+_RENEWED_AFTER_SECONDS: Final = 7 * 86400
 #: Bytes per frame in a batch's columns, and in its results: bytes produced, status.
 _COLUMN_BYTES: Final = 4 * 8
 _RESULT_BYTES: Final = 8 + 4
@@ -85,15 +88,20 @@ def rates(device: Device, *, may_measure: bool = True) -> Rates:
         facts = _facts(device)
         path = _path(facts)
         found = _load(path, facts)
-        if found is None and may_measure:
+        is_old = found is not None and _is_old(path)
+        if may_measure and (found is None or is_old):
             try:
-                found = measure(device, frames=SMALL_FRAMES)
+                measured = measure(device, frames=SMALL_FRAMES)
             except (DeviceError, MemoryError, RuntimeError, OSError):
                 # A device that fails here fails the read too, which reports it; one without room may have some later.
-                found = default_rates()
+                found = found or default_rates()
             else:
+                # Several processes, one for each device, may have measured at once.
+                before = _load(path, facts)
+                found = measured if before is None else _faster(before, measured)
                 _save(path, facts, found)
-        _known[key] = found
+        if may_measure or not is_old:
+            _known[key] = found
         return found or default_rates()
 
 
@@ -453,6 +461,29 @@ def _load(path: Path | None, facts: dict[str, Any]) -> Rates | None:
         )
     except (OSError, ValueError, TypeError, KeyError, OverflowError, RecursionError):
         return None
+
+
+def _is_old(path: Path | None) -> bool:
+    """Return whether a file was written long ago."""
+    try:
+        return path is not None and time.time() - path.stat().st_mtime > _RENEWED_AFTER_SECONDS
+    except OSError:
+        return False
+
+
+def _faster(one: Rates, other: Rates) -> Rates:
+    """Return the higher of two rates each."""
+
+    def table(a: Mapping[str, float], b: Mapping[str, float]) -> dict[str, float]:
+        return {name: max(a[name], b[name]) for name in a}
+
+    return Rates(
+        max(one.host_to_device, other.host_to_device),
+        table(one.cpu, other.cpu),
+        table(one.gpu, other.gpu),
+        table(one.frame, other.frame),
+        min(one.launch_seconds, other.launch_seconds),
+    )
 
 
 def _table(values: dict[str, Any]) -> dict[str, float]:

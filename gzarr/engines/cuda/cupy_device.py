@@ -15,6 +15,7 @@ from . import kvikio_files, machine_code, nvcomp, nvcomp_compress, streams
 from .cupy_errors import CupyErrors
 from .cupy_streams import CupyEvent, CupyStream, is_own_thread
 from .driver import LOST, is_lost
+from .own_streams import OwnStream, knows_streams
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -171,7 +172,7 @@ class CupyDevice:
         return host
 
     def allocate(self, nbytes: int, stream: Any) -> Any:
-        """Return uint8 memory from CuPy's current allocator."""
+        """Return uint8 memory; on streams of gzarr's own, from an allocator that knows streams."""
         return self.empty((nbytes,), np.dtype(np.uint8), stream)
 
     def free_cached(self, stream: Any) -> None:
@@ -209,12 +210,12 @@ class CupyDevice:
         start = cupy.cuda.MemoryPointer(array.data.mem, array.data.ptr - array.data.mem.ptr - below)
         return cupy.ndarray((nbytes,), np.uint8, start), below
 
-    def stream(self) -> CupyStream:
+    def stream(self) -> OwnStream:
         """Return a new non-blocking stream."""
         import cupy
 
         with self._errors:
-            return CupyStream(cupy.cuda.Stream(non_blocking=True), self._errors)
+            return OwnStream(cupy.cuda.Stream(non_blocking=True), self._errors)
 
     def current_stream(self) -> CupyStream:
         """Return CuPy's current stream."""
@@ -396,12 +397,16 @@ class CupyDevice:
 def _current_pool() -> Any:
     """Return the pool that CuPy's current allocator is of; of another allocator, it is taken to be the default one.
 
-    ``cupy.cuda.MemoryAsyncPool`` is another one: what it calls a limit is what CUDA keeps for it, not the most it has.
+    That is also where memory of gzarr's own streams is from, if the allocator knows no streams. Another one is
+    ``cupy.cuda.MemoryAsyncPool``: what it calls a limit is what CUDA keeps for it, not the most it has.
     """
     import cupy
 
-    pool = getattr(cupy.cuda.get_allocator(), "__self__", None)
-    return pool if isinstance(pool, cupy.cuda.MemoryPool) else cupy.get_default_memory_pool()
+    allocator = cupy.cuda.get_allocator()
+    pool = getattr(allocator, "__self__", None)
+    if isinstance(pool, cupy.cuda.MemoryPool) and knows_streams(allocator):
+        return pool
+    return cupy.get_default_memory_pool()
 
 
 def _of_another_device(ordinal: int, name: str) -> ArgumentError:

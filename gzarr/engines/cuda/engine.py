@@ -252,11 +252,11 @@ class _Read:
         """Copy the plan's tables to the device."""
         if len(self._place.tables) > 1:
             device, tables = self._device, self._place.tables
-            slot = self._tables_slot = self._slot(tables.nbytes, 0)
+            slot = self._tables_slot = self._slot(tables.nbytes, 0, tables.nbytes)
             try:
                 staging = slot.staging(tables.nbytes)
                 staging[:] = tables.view(np.uint8)
-                memory = self._tables = device.allocate(tables.nbytes, slot.stream)
+                memory = self._tables = slot.allocate(tables.nbytes)
                 device.copy_in(memory, staging, slot.stream)
                 slot.stream.record(slot.decoded)
                 self._stream.wait_event(slot.decoded)
@@ -282,9 +282,13 @@ class _Read:
         else:
             slots.give_back(self._device, slot)
 
-    def _slot(self, staging: int, results: int) -> Slot:
-        """Return a slot with this many bytes in each direction; within a caller's budget, it holds no more."""
-        return slots.take(self._device, staging + results, (staging, results) if self._budget.strict else None)
+    def _slot(self, staging: int, results: int, arena: int) -> Slot:
+        """Return a slot with this many bytes in each direction; within a caller's budget, it holds no more.
+
+        It waits for waves of earlier reads if their memory and ``arena``, that of the device, exceed the budget.
+        """
+        most = (staging, results) if self._budget.strict else None
+        return slots.take(self._device, staging + results, most, arena, self._budget)
 
     def _planner(
         self, program: DeviceProgram, decoder: Decompressor | None, rows: IntArray, most_encoded: int, *, direct: bool
@@ -325,9 +329,9 @@ class _Read:
         while True:
             try:
                 return self._run(program, decoder, source, rows, most_encoded, expected_frames)
-            except MemoryError:
+            except MemoryError as error:
                 # The device has less free memory than was assumed: start again with smaller waves.
-                if not self._budget.tighten():
+                if not self._budget.tighten(error):
                     raise
 
     def _run(
@@ -412,13 +416,12 @@ class _Read:
     ) -> StagedWave:
         """Begin to stage the first pending chunks; ``aside``: in another thread, if one is free."""
         if slot is None:
-            slot = self._slot(shape.staging_bytes, shape.results_bytes)
+            slot = self._slot(shape.staging_bytes, shape.results_bytes, shape.arena_bytes)
         elif self._budget.strict:
             slot.shrink(shape.staging_bytes, shape.results_bytes)
             if slot.arena_bytes < shape.arena_bytes:
                 # CuPy would keep the memory of the smaller wave before beside that of this one.
-                slot.stream.synchronize()
-                self._device.free_cached(slot.stream)
+                slot.free_cached()
         wave = Wave(self._device, slot, planner.program, planner.decoder, shape)
         try:
             wave.staging = slot.staging(shape.staging_bytes)

@@ -52,7 +52,7 @@ def read_on_host(
     held = stack.held_in(request.outputs)
     if wanted < sum(array.size for array in held) or 2 * needed > budget.limit(2 * needed):
         return False
-    slot = slots.take(device, needed, (needed, 0) if budget.strict else None)
+    slot = slots.take(device, needed, (needed, 0) if budget.strict else None, max(needed, 1), budget)
     arrived: Any = None
     has_room = True
     try:
@@ -67,10 +67,10 @@ def read_on_host(
         # Copied to separate memory on a separate stream: a copy straight to the outputs would have to wait for the
         # caller's earlier work, and the host for the copy.
         try:
-            arrived = device.allocate(max(needed, 1), slot.stream)
-        except MemoryError:
+            arrived = slot.allocate(max(needed, 1))
+        except MemoryError as error:
             has_room = False
-            if not budget.tighten():
+            if not budget.tighten(error):
                 raise
         if has_room:
             device.copy_in(arrived[:needed], staging, slot.stream)

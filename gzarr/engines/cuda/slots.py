@@ -3,8 +3,9 @@
 Device memory is not kept here: each wave gets it from CuPy's allocator and returns it in order with the slot's stream.
 If kernels on a caller's stream still read that memory, the slot's stream has to wait for them before anything enqueued
 on it later: the slot is *gated* until they have run. Gated slots are not taken, so that a read does not wait for a
-caller's earlier work. But if :data:`MAX_IDLE_SLOTS` are gated, the oldest is taken, so that a host far ahead of its
-device does not hold more and more memory.
+caller's earlier work. But a host far ahead of its device shall not hold more and more memory: if
+:data:`MAX_IDLE_SLOTS` are gated, or their memory and that of the new wave are together more than a read may hold, the
+oldest is taken.
 """
 
 from __future__ import annotations
@@ -18,14 +19,18 @@ import numpy as np
 from ...errors import DeviceError
 from ...guarded import Lock
 from . import streams
+from .budget import DEFAULT_BYTES
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
+    from .budget import Budget
     from .device_protocol import Device, Event, Stream
 
 #: Most page-locked bytes that all idle slots of a device keep together.
 MAX_IDLE_PINNED_BYTES: Final = 2 << 30
+#: Most bytes of the device that the allocator keeps for all its idle slots: as many as one read takes by default.
+MAX_IDLE_DEVICE_BYTES: Final = DEFAULT_BYTES
 #: Most idle slots that are kept for a device.
 MAX_IDLE_SLOTS: Final = 16
 
@@ -41,12 +46,13 @@ class Slot:
         Events: the statuses are on the host; the results are written.
     gated
         Whether the stream waits for ``assembled``.
-    arena_bytes
-        Device memory of the last wave.
+    arena_bytes, device_bytes
+        Device memory of the largest wave; and about all that the allocator keeps for the slot's stream.
     """
 
     __slots__ = (
-        "_borrowed", "_device", "_pinned", "_results", "arena_bytes", "assembled", "decoded", "gated", "stream",
+        "_borrowed", "_device", "_pinned", "_results", "arena_bytes", "assembled", "decoded", "device_bytes", "gated",
+        "stream",
     )  # fmt: skip
 
     def __init__(self, device: Device) -> None:
@@ -57,6 +63,7 @@ class Slot:
         self.assembled: Event = device.event()
         self.gated: bool = False
         self.arena_bytes: int = 0
+        self.device_bytes: int = 0
         self._pinned: npt.NDArray[np.uint8] = np.empty(0, np.uint8)
         self._results: npt.NDArray[np.uint8] = np.empty(0, np.uint8)
 
@@ -79,6 +86,20 @@ class Slot:
             self._results = np.empty(0, np.uint8)
             self._results = self._device.pinned(nbytes)
         return self._results[:nbytes]
+
+    def allocate(self, nbytes: int) -> Any:
+        """Return device memory in order with the stream, once that of the wave before is not referenced any more."""
+        if nbytes > self.arena_bytes:
+            # The allocator keeps smaller blocks beside it.
+            self.device_bytes += nbytes
+            self.arena_bytes = nbytes
+        return self._device.allocate(nbytes, self.stream)
+
+    def free_cached(self) -> None:
+        """Free the device memory that the allocator keeps for the stream; waits for it."""
+        self.stream.synchronize()
+        self._device.free_cached(self.stream)
+        self.arena_bytes = self.device_bytes = 0
 
     def close(self) -> None:
         """Give the stream back; the slot is not used any more."""
@@ -111,8 +132,10 @@ _lock = Lock()
 _unusable: list[tuple[Slot, Any]] = []
 
 
-def take(device: Device, nbytes: int, most: tuple[int, int] | None = None) -> Slot:
-    """Return an idle slot that is not gated, or a new one; if too many are gated, the oldest of them.
+def take(
+    device: Device, nbytes: int, most: tuple[int, int] | None = None, arena_bytes: int = 0, budget: Budget | None = None
+) -> Slot:
+    """Return an idle slot that is not gated, or a new one; if too many are gated, one of them.
 
     Give it back with :func:`give_back` when the host has waited for all copies from and to its page-locked memory.
 
@@ -125,19 +148,33 @@ def take(device: Device, nbytes: int, most: tuple[int, int] | None = None) -> Sl
     most
         Most bytes of page-locked memory that the slot may hold for copies to the device, and from it; None for no
         limit.
+    arena_bytes
+        Device memory that will be requested.
+    budget
+        Limit on that and the memory of gated slots; None for no limit.
     """
+    is_full = False
     with _lock:
         kept = _idle.get(device.name, [])
         free = [slot for slot in kept if slot._device is device and slot.is_free()]
         fitting = [slot for slot in free if slot.nbytes >= nbytes]
         slot = min(fitting, key=_nbytes) if fitting else max(free, key=_nbytes, default=None)
         gated = [one for one in kept if one._device is device] if slot is None else []
-        if len(gated) >= MAX_IDLE_SLOTS:
-            slot = gated[0]
+        if gated and budget is not None:
+            is_full = not budget.allows(sum(one.device_bytes for one in gated) + arena_bytes)
+        if is_full or len(gated) >= MAX_IDLE_SLOTS:
+            # The oldest, of those whose memory is large enough if there are some.
+            slot = next((one for one in gated if one.arena_bytes >= arena_bytes), gated[0])
         if slot is not None:
             kept.remove(slot)
     if slot is None:
         return Slot(device)
+    if is_full and slot.arena_bytes < arena_bytes:
+        try:
+            slot.free_cached()
+        except BaseException:
+            _unusable.append((slot, None))
+            raise
     if most is not None:
         slot.shrink(*most)
     return slot
@@ -149,7 +186,11 @@ def give_back(device: Device, slot: Slot) -> None:
         kept = _idle.setdefault(device.name, [])
         kept.append(slot)
         dropped = []
-        while len(kept) > MAX_IDLE_SLOTS or sum(map(_nbytes, kept)) > MAX_IDLE_PINNED_BYTES:
+        while (
+            len(kept) > MAX_IDLE_SLOTS
+            or sum(map(_nbytes, kept)) > MAX_IDLE_PINNED_BYTES
+            or sum(one.device_bytes for one in kept) > MAX_IDLE_DEVICE_BYTES
+        ):
             # Drop the oldest that is not gated: nothing has to be waited for.
             oldest = next((one for one in kept if one.is_free()), None)
             if oldest is None:
@@ -168,9 +209,8 @@ def give_back(device: Device, slot: Slot) -> None:
 def _drop(slot: Slot) -> None:
     """Wait for a slot, free the blocks that the allocator keeps for its stream, and give that one back."""
     try:
-        with slot._device as device:
-            slot.stream.synchronize()
-            device.free_cached(slot.stream)
+        with slot._device:
+            slot.free_cached()
             slot.close()
     except DeviceError:
         _unusable.append((slot, None))

@@ -5,6 +5,9 @@ that is gone are used by nobody until the device runs out of memory: with a stre
 or call of ``map_blocks``, the pool would grow with every one. So all streams come from here, with the blocks that CuPy
 keeps for them, and go back.
 
+Blocks fit the work that they were made for. So streams go to who needs one for the same purpose: if two streams of a
+loader changed places with each epoch, the blocks of both would soon be kept for each.
+
 A stream that is given back need not be idle: its next user's work runs after what is enqueued there, which is all the
 order that its blocks need. Arrays that belong to callers are never allocated on these streams, but on the callers':
 CuPy gives their memory to others as soon as they are gone, in order with the stream that they were allocated on.
@@ -27,14 +30,14 @@ from ...errors import DeviceError
 if TYPE_CHECKING:
     from .device_protocol import Device, Stream
 
-#: Most idle streams that are kept for a device: a loader has two, a call of ``map_blocks`` one for each thread, a read
-#: one for each wave in flight.
+#: Most idle streams that are kept for a device and a purpose: a loader has one of each, a call of ``map_blocks`` one
+#: for each thread, a read one for each wave in flight.
 MAX_IDLE_STREAMS: Final = 32
 #: Most objects of other libraries' streams that are kept although no memory refers to them.
 MAX_FOREIGN: Final = 64
 
-#: Idle streams by name of their device, each with the device: the one given back last is the last.
-_idle: dict[str, deque[tuple[Device, Stream]]] = {}
+#: Idle streams by name of their device and purpose, each with the device: the one given back last is the last.
+_idle: dict[tuple[str, str], deque[tuple[Device, Stream]]] = {}
 #: Borrowed streams by their identity. The garbage collector finalizes a whole circle of objects at once: a stream that
 #: only its borrower referred to would be destroyed when it is given back.
 _lent: dict[int, Stream] = {}
@@ -51,6 +54,8 @@ class BorrowedStream:
     ----------
     device
         The device, current in the calling thread.
+    purpose
+        What it is needed for, if the same borrower has others for something else.
 
     Attributes
     ----------
@@ -58,20 +63,21 @@ class BorrowedStream:
         The stream; not to be used after :meth:`close`, since others may enqueue work there.
     """
 
-    __slots__ = ("_device", "_given_back", "_pid", "stream")
+    __slots__ = ("_device", "_given_back", "_kept", "_pid", "stream")
 
-    def __init__(self, device: Device) -> None:
+    def __init__(self, device: Device, purpose: str = "") -> None:
         self._given_back = [True]
         self._device = device
+        self._kept = device.name, purpose
         self._pid = os.getpid()
-        self.stream: Stream = _taken(device)
+        self.stream: Stream = _taken(device, self._kept)
         _lent[id(self.stream)] = self.stream
         self._given_back.clear()
 
     def close(self) -> None:
         """Give the stream back; waits only if more are idle than are kept."""
         self.give_back()
-        _trim(self._device)
+        _trim(self._kept)
 
     def __del__(self) -> None:
         self.give_back()
@@ -85,12 +91,12 @@ class BorrowedStream:
                 return
             # Before it is another's.
             del _lent[id(self.stream)]
-            _idle.setdefault(self._device.name, deque()).append((self._device, self.stream))
+            _idle.setdefault(self._kept, deque()).append((self._device, self.stream))
 
 
-def _taken(device: Device) -> Stream:
-    """Return an idle stream of a device, or a new one."""
-    kept = _idle.setdefault(device.name, deque())
+def _taken(device: Device, key: tuple[str, str]) -> Stream:
+    """Return an idle stream of a device and a purpose, or a new one."""
+    kept = _idle.setdefault(key, deque())
     while True:
         try:
             owner, stream = kept.pop()
@@ -101,9 +107,9 @@ def _taken(device: Device) -> Stream:
             return stream
 
 
-def _trim(device: Device) -> None:
+def _trim(key: tuple[str, str]) -> None:
     """Return the streams that were idle longest to the driver, if there are too many."""
-    kept = _idle.setdefault(device.name, deque())
+    kept = _idle.setdefault(key, deque())
     while len(kept) > MAX_IDLE_STREAMS:
         try:
             owner, stream = kept.popleft()

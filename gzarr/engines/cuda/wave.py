@@ -72,8 +72,7 @@ class Wave:
 
     def _arena(self) -> Any:
         """Allocate the arena."""
-        self.slot.arena_bytes = self._shape.arena_bytes
-        self.memory = self._device.allocate(self._shape.arena_bytes, self.slot.stream)
+        self.memory = self.slot.allocate(self._shape.arena_bytes)
         return self.memory
 
     def enqueue(

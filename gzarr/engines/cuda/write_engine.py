@@ -107,9 +107,9 @@ def write(device: Device, request: WriteRequest, stream: Any, budget_bytes: int 
             try:
                 left = _Writing(device, request, program, compressor, stream, budget, input_of).run(every[taken])
                 break
-            except MemoryError:
+            except MemoryError as error:
                 # The device has less free memory than was assumed: start again with smaller waves, or on the CPU.
-                if not budget.tighten():
+                if not budget.tighten(error):
                     raise
     return np.sort(np.concatenate([every[~taken], *left]))
 

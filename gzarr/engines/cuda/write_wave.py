@@ -96,7 +96,7 @@ class WriteWave:
             Event after which the inputs may be read.
         """
         device, shape, own = self._device, self._shape, self.slot.stream
-        arena = self.memory = device.allocate(shape.arena_bytes, own)
+        arena = self.memory = self.slot.allocate(shape.arena_bytes)
         address = device.address(arena)
         staging = self.slot.staging(shape.staging_bytes)
         layout = self._layout = lay_out(shape, self._program, self._gathering, self.rows, staging, address)

@@ -10,7 +10,7 @@ from support.device_writes import on, on_host
 from support.zarr_arrays import LITTLE, codec
 
 import gzarr
-from gzarr.engines.cuda import budget, slots
+from gzarr.engines.cuda import budget, slots, wave_plan, write_engine
 from gzarr.engines.cuda.budget import Budget
 
 if TYPE_CHECKING:
@@ -84,6 +84,33 @@ def test_a_read_on_a_device_that_is_nearly_full(decode: Any, array: gzarr.Array,
     assert (out.get() == VALUES).all()
 
 
+@pytest.mark.parametrize("what", ["read", "write"])
+def test_the_waves_before_are_freed_before_the_device_is_asked(
+    what: str, array: gzarr.Array, device: WatchedDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The error of the wave that has no room refers to the functions that hold the others."""
+    monkeypatch.setattr(wave_plan, "WAVE_BYTES", 20_000)
+    monkeypatch.setattr(wave_plan, "WAVE_FRAMES", 8)
+    monkeypatch.setattr(write_engine, "WAVE_BYTES", 20_000)
+    monkeypatch.setattr(budget, "LEAST_BYTES", 1000)
+    value = on(device, VALUES)
+    held = []
+    asked = device.free_bytes
+
+    def free_bytes() -> int:
+        held.append(device.scratch)
+        return asked()
+
+    monkeypatch.setattr(device, "free_bytes", free_bytes)
+    device.fail_allocation(3, "arena")
+    if what == "read":
+        assert (array.read(decode="cuda").get() == VALUES).all()
+    else:
+        array[...] = value
+        assert (gzarr.open_array(array.store, device="cpu")[...] == VALUES).all()
+    assert held == [0]
+
+
 def test_a_write_on_a_device_that_is_nearly_full(array: gzarr.Array, device: WatchedDevice) -> None:
     value = on(device, VALUES[::-1].copy())
     leave_free(device, 400_000)
@@ -112,14 +139,14 @@ def test_a_full_device_has_no_room(decode: Any, array: gzarr.Array, device: Watc
 
 
 def test_no_room_for_another_reason_is_not_tried_again(device: WatchedDevice) -> None:
-    assert not Budget(device, None).tighten()
-    assert not Budget(device, 1000).tighten()
+    assert not Budget(device, None).tighten(MemoryError())
+    assert not Budget(device, 1000).tighten(MemoryError())
     leave_free(device, 1 << 20)
     default = Budget(device, None)
     assert default.limit(1000) == budget.UNASKED_BYTES
-    assert default.tighten()
+    assert default.tighten(MemoryError())
     assert default.limit(1000) == 1 << 18
-    assert not default.tighten()
+    assert not default.tighten(MemoryError())
     assert Budget(device, None).limit(1 << 40) == 1 << 18
     for wrong in (0, -1, 1.5, True, "1"):
         with pytest.raises(gzarr.ArgumentError, match="budget_bytes"):

@@ -7,7 +7,9 @@ import dataclasses
 import json
 import math
 import multiprocessing
+import os
 import threading
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -172,6 +174,25 @@ def test_a_file_that_does_not_fit_is_measured_again(device: WatchedDevice, monke
         calibration.forget(device)
         assert calibration.rates(device) is measured, damaged[:200]
         assert json.loads(path.read_bytes())["rates"]["host_to_device"] == 123.0
+
+
+def test_rates_are_measured_again_after_a_week(device: WatchedDevice, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was slow because others used the device as well becomes faster, and not slower again."""
+    found = calibration.rates(device)
+    path = calibration.cache_path(device)
+    assert path is not None
+    busy = dataclasses.replace(found, host_to_device=found.host_to_device / 2, launch_seconds=found.launch_seconds * 2)
+    free = dataclasses.replace(found, cpu={name: 2 * rate for name, rate in found.cpu.items()})
+    now = time.time()
+    for age_days, measured, expected in ((6, free, found), (8, busy, found), (8, free, free), (8, found, free)):
+        monkeypatch.setattr(calibration, "measure", lambda device, frames, measured=measured: measured)
+        os.utime(path, (now, now - age_days * 86400))
+        calibration.forget(device)
+        assert calibration.rates(device, may_measure=False) == (free if measured is found else found)
+        assert calibration.rates(device) == expected
+        calibration.forget(device)
+        assert calibration.rates(device, may_measure=False) == expected
+        assert (time.time() - path.stat().st_mtime < 3600) == (age_days == 8)
 
 
 def test_a_folder_that_cannot_be_written_is_no_error(

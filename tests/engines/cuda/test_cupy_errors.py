@@ -93,6 +93,7 @@ def calls_of(device: CupyDevice, raw: Failing) -> dict[str, Callable[[], Any]]:
     def within(function: Callable[[], Any]) -> Callable[[], Any]:
         names = ("Stream", "Event", "PinnedMemory", "get_current_stream")
         cuda = {name: mock.Mock(side_effect=calls(name)) for name in names}
+        cuda["get_allocator"] = mock.Mock(return_value=None)
         runtime = {name: calls(name) for name in ("memcpyAsync", "setDevice")}
         runtime["memGetInfo"] = lambda: (raw.call("memGetInfo"), 0)
 

@@ -14,6 +14,7 @@ from support import devices
 import gzarr
 from gzarr.engines import kernels, result_memory
 from gzarr.engines.cuda import slots
+from gzarr.engines.cuda.budget import Budget
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -158,6 +159,64 @@ def test_a_host_far_ahead_waits_for_the_oldest(device: WatchedDevice, monkeypatc
     assert made == made[:2] * 3
 
 
+@pytest.mark.parametrize(("decode", "nbytes"), [("cuda", 500_000), ("cpu", 40_000)])
+def test_a_host_far_ahead_holds_no_more_than_a_budget(
+    decode: Any, nbytes: int, array: gzarr.Array, device: WatchedDevice
+) -> None:
+    """Waves of earlier reads count, whose results the stream has not written."""
+    import cupy
+
+    pool = cupy.get_default_memory_pool()
+    results = [array.read(decode=decode, budget_bytes=nbytes)]
+    gzarr.release_memory()
+    before = pool.total_bytes()
+    held = []
+    with device.held_back(device.current_stream()) as gate:
+        for i in range(12):
+            results.append(array.read(decode=decode, budget_bytes=nbytes))
+            held.append(pool.total_bytes() - before - (i + 1) * DATA.nbytes)
+            # The first reads do not wait.
+            if i == 1:
+                assert not gate.passed
+                gate.open_after(0.05)
+    assert gate.passed
+    assert held[1] > held[0]
+    assert max(held) <= nbytes
+    for result in results:
+        np.testing.assert_array_equal(result.get(), DATA)
+
+
+def test_memory_that_is_too_small_is_not_kept_beside_larger(device: WatchedDevice) -> None:
+    stream, budget = device.current_stream(), Budget(device, 10_000)
+    small = slot_of(device, 100)
+    with device.held_back(stream) as gate:
+        small.allocate(4000)
+        small.gate(stream)
+        slots.give_back(device, small)
+        other = slots.take(device, 100, arena_bytes=6000, budget=budget)
+        assert other is not small
+        other.allocate(6000)
+        other.gate(stream)
+        slots.give_back(device, other)
+        assert not gate.passed
+        gate.open_after(0.05)
+        # One that is large enough comes before the oldest, which may have to be freed.
+        assert slots.take(device, 100, arena_bytes=5000, budget=budget) is other
+        assert not gate.passed
+        assert slots.take(device, 100, arena_bytes=7000, budget=budget) is small
+        assert gate.passed
+        assert small.device_bytes == 0
+
+
+def test_idle_slots_keep_so_much_of_the_device(device: WatchedDevice, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slots, "MAX_IDLE_DEVICE_BYTES", 10_000)
+    held = [slot_of(device, 100) for _ in range(3)]
+    for slot, nbytes in zip(held, (2000, 6000, 3000), strict=True):
+        slot.allocate(nbytes)
+        slots.give_back(device, slot)
+    assert slots._idle[device.name] == held[1:]
+
+
 def test_a_slot_whose_gate_fails_is_given_back_once_the_host_has_waited(device: WatchedDevice) -> None:
     """Else it would be lost with all its memory, as nothing frees that."""
     stream, slot = device.current_stream(), slot_of(device, 100)
@@ -197,12 +256,12 @@ def test_released_memory_is_given_back(array: gzarr.Array, device: WatchedDevice
     result_memory.release()
     host = result_memory.empty((result_memory.LARGE_BYTES,), np.dtype(np.uint8))
     del host
-    assert result_memory._kept
+    assert result_memory.kept_count()
     result = array.read(decode="cuda")
     assert device.held > 0
     gzarr.release_memory()
     assert device.held == 0
-    assert not result_memory._kept
+    assert not result_memory.kept_count()
     assert not kernels.idle_workers()
     np.testing.assert_array_equal(result.get(), DATA)
     # And all works as before.

@@ -17,6 +17,7 @@ import gzarr
 from gzarr.engines.cuda import streams
 from gzarr.engines.cuda.streams import BorrowedStream
 from gzarr.loader.dataset import Dataset
+from gzarr.loader.memory import memory_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -138,6 +139,34 @@ def test_a_stream_that_is_collected_in_a_circle_goes_back_alive(device: WatchedD
     assert made(device) == 1
 
 
+def test_the_streams_of_a_loader_keep_their_roles(device: WatchedDevice) -> None:
+    """Else blocks for both roles would be kept for each, also where epochs of several loaders overlap."""
+    first, second = memory_of(device.name), memory_of(device.name)
+    reading = {first.stream, second.stream}
+    for one in (first, second):
+        one.close()
+    with device:
+        BorrowedStream(device).close()
+    again = [memory_of(device.name) for _ in range(2)]
+    assert {one.stream for one in again} == reading
+    for one in again:
+        one.close()
+
+
+@pytest.mark.filterwarnings("ignore:shuffling is coarse")
+def test_a_loader_s_memory_does_not_grow_with_its_epochs(device: WatchedDevice) -> None:
+    data = np.random.default_rng(0).random((4096, 1024)).astype("f4")
+    array = gzarr.create_array({}, data=data, chunks=(128, 1024), device="cuda")
+    loader = gzarr.Loader(array, batch_size=64, buffer_bytes=4 << 20, seed=1, prefetch=0)
+    totals = []
+    for _ in range(3):
+        for batch in loader:
+            del batch
+        totals.append(pool().total_bytes())
+    # Batches are pieces of whole blocks.
+    assert totals[2] <= 1.2 * totals[0], totals
+
+
 def test_no_more_streams_are_kept_than_promised(device: WatchedDevice) -> None:
     with device:
         borrowed = [BorrowedStream(device) for _ in range(streams.MAX_IDLE_STREAMS + 5)]
@@ -146,7 +175,7 @@ def test_no_more_streams_are_kept_than_promised(device: WatchedDevice) -> None:
         memories.clear()
         for one in borrowed:
             one.close()
-        assert len(streams._idle[device.name]) == streams.MAX_IDLE_STREAMS
+        assert len(streams._idle[device.name, ""]) == streams.MAX_IDLE_STREAMS
         # The memory of those that are gone is free.
         assert pool().free_bytes() == streams.MAX_IDLE_STREAMS * block
 
@@ -182,11 +211,11 @@ def test_a_forked_child_takes_no_stream_of_its_parent(device: WatchedDevice) -> 
         BorrowedStream(device).close()
         child = os.fork()
         if not child:
-            kept = streams._idle.get(device.name, ())
+            kept = streams._idle.get((device.name, ""), ())
             held.close()
-            os._exit(len(kept) + len(streams._idle.get(device.name, ())))
+            os._exit(len(kept) + len(streams._idle.get((device.name, ""), ())))
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-        assert len(streams._idle[device.name]) == 1
+        assert len(streams._idle[device.name, ""]) == 1
 
 
 def test_the_last_batch_is_read_by_its_consumer_before_its_memory_is_used_again(

@@ -24,4 +24,6 @@ def watch(library: ctypes.CDLL) -> None:
             pointer.mem.watched = told(pointer.ptr, nbytes, get_current_stream().ptr)
         return pointer
 
+    # As the pool's own method has it: what gzarr goes by.
+    setattr(malloc, "__self__", pool)  # noqa: B010
     cupy.cuda.set_allocator(malloc)
