@@ -281,7 +281,13 @@ class NumcodecsBytesToBytes(NumcodecsCodec):
         if not self.writes:
             raise ValueError(f"{self.label} is read-only: for writing, it would need an image rather than bytes")
         data = flat(decoded)
-        return flat(self._call("encode", data if self.stored_dtype is None else data.view(self.stored_dtype)))
+        if self.stored_dtype is None:
+            return flat(self._call("encode", data))
+        stored = np.dtype(self.stored_dtype)
+        # numcodecs rounds numbers in native byte order only.
+        elements = data.view(stored).astype(stored.newbyteorder("="), copy=False)
+        rounded = flat(self._call("encode", elements))
+        return rounded if stored.isnative else flat(rounded.view(f"u{stored.itemsize}").byteswap())
 
 
 @dataclass(frozen=True)

@@ -355,6 +355,20 @@ def test_bitround_of_version_2_takes_numbers_of_numpy():
         )
 
 
+@pytest.mark.parametrize("kind", ["f2", "f4", "f8"])
+def test_bitround_of_version_2_rounds_numbers_in_any_byte_order(kind: str) -> None:
+    values = np.random.default_rng(0).normal(size=50).astype(kind)
+    rounded = numcodecs.BitRound(3).encode(values)
+    for order in "<>":
+        store: dict[str, bytes] = {}
+        gzarr.create_array(
+            store, data=values.astype(f"{order}{kind}"), zarr_format=2, chunks=(50,), compressors=None,
+            filters=[{"id": "bitround", "keepbits": 3}],
+        )  # fmt: skip
+        assert bytes(store["0"]) == rounded.astype(rounded.dtype.newbyteorder(order)).tobytes()
+        assert np.array_equal(gzarr.open_array(store)[...], rounded.view(kind))
+
+
 @pytest.mark.parametrize(
     ("codec", "data"),
     [
