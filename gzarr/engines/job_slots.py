@@ -19,7 +19,7 @@ from gzarr_kernels.slots import read as r
 from gzarr_kernels.slots import write as w
 from gzarr_kernels.slots.conversion import NONE
 
-from .kernels import OPEN_FLAGS, address
+from .kernels import FILE_FLAGS, address
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -246,7 +246,7 @@ class JobSlots:
         job[r.GRID] = self.keep(grid)
         job[r.COORDINATES] = k
         job[r.SEPARATOR] = separator
-        job[r.OPEN_FLAGS] = OPEN_FLAGS
+        job[r.OPEN_FLAGS : r.FOLDER_FLAGS + 1] = FILE_FLAGS
 
     def set_paths(self, paths: npt.NDArray[np.uint8], offsets: IntArray) -> None:
         """Set the files of byte ranges: NUL-terminated paths, as uint8; int64 ``(files + 1,)``, where each begins."""
@@ -254,7 +254,7 @@ class JobSlots:
         job[r.MODE] = r.MODE_RANGES
         job[r.PATHS] = self.keep(paths)
         job[r.PATH_OFFSETS] = self.keep(offsets)
-        job[r.OPEN_FLAGS] = OPEN_FLAGS
+        job[r.OPEN_FLAGS : r.FOLDER_FLAGS + 1] = FILE_FLAGS
 
     def set_ranges(self, file: IntArray, offset: IntArray, nbytes: IntArray) -> None:
         """Set byte ranges: int64 ``(n,)``, file of each chunk, first byte there, size; below 0, it is absent."""

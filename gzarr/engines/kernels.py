@@ -43,6 +43,10 @@ KEEP_BYTES = 64 << 20
 KEEP_WORKERS = 64
 #: How chunk files are opened. Without O_NONBLOCK, opening a named pipe in a store would block forever.
 OPEN_FLAGS = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
+_LINK_FLAGS = (os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC) if hasattr(os, "O_PATH") else getattr(os, "O_SYMLINK", 0)
+_FOLDER_FLAGS = (getattr(os, "O_PATH", 0) or os.O_RDONLY) | getattr(os, "O_CLOEXEC", 0)
+#: Values of ``OPEN_FLAGS``, ``LINK_FLAGS`` and ``FOLDER_FLAGS`` in the job of a read.
+FILE_FLAGS = np.array([OPEN_FLAGS, _LINK_FLAGS, _FOLDER_FLAGS], np.int64)
 # How long the caller's thread stays in a loop at a time. Returning may mean waiting for the GIL, so this is much longer
 # than Python's switch interval.
 _SLICE_NS = 100_000_000

@@ -5,6 +5,7 @@ The array belongs to the caller. The memory that its addresses point to is alloc
 
 from __future__ import annotations
 
+import time
 from typing import Final
 
 from .jit import call_2, entry, part
@@ -16,7 +17,10 @@ from .symbols import c_clock, c_free, c_madvise, c_malloc
 #: buffers of at least ``_HUGE_BYTES``.
 _HUGE_PAGES: Final = 14
 _HUGE_BYTES: Final = 4 << 20
-_CLOCK_MONOTONIC: Final = 1
+#: Page sizes of all machines divide this one.
+_PAGE_BYTES: Final = 64 << 10
+#: That of the system that compiles: libraries are for the same one.
+_CLOCK_MONOTONIC: Final[int] = getattr(time, "CLOCK_MONOTONIC", 1)
 
 
 @part
@@ -31,9 +35,9 @@ def ensure(context: int, slot: int, nbytes: int) -> int:
     c[slot] = c_malloc(capacity)
     c[slot + 1] = capacity if c[slot] != 0 else 0
     if capacity >= _HUGE_BYTES and c[slot] != 0:
-        page = (c[slot] + 4095) // 4096 * 4096
+        page = (c[slot] + _PAGE_BYTES - 1) // _PAGE_BYTES * _PAGE_BYTES
         # Only an optimization, so failure is ignored.
-        c_madvise(page, (c[slot] + capacity - page) // 4096 * 4096, _HUGE_PAGES)
+        c_madvise(page, (c[slot] + capacity - page) // _PAGE_BYTES * _PAGE_BYTES, _HUGE_PAGES)
     return c[slot]
 
 

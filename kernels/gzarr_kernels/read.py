@@ -6,7 +6,6 @@ neighbouring byte ranges of one file with several chunks, or one buffer in memor
 
 from __future__ import annotations
 
-import os
 from typing import Final
 
 from . import status as S
@@ -23,10 +22,12 @@ from .slots.read import (
     CHUNK_ROWS,
     COORDINATES,
     FILL,
+    FOLDER_FLAGS,
     GAP_BYTES,
     GEOMETRY,
     GRID,
     HUGE_PAGE_BYTES,
+    LINK_FLAGS,
     MODE,
     MODE_FILES,
     MODE_MEMORY,
@@ -57,10 +58,6 @@ from .slots.read import (
 from .slots.scratch import PATHS_BYTES
 from .symbols import c_close, c_errno, c_lseek, c_madvise, c_open, c_pread
 
-#: Flags that open a symbolic link itself; 0 where there are none.
-_LINK: Final[int] = (os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC) if hasattr(os, "O_PATH") else getattr(os, "O_SYMLINK", 0)
-#: Flags that open a directory, or what a link to one means.
-_FOLDER: Final[int] = (getattr(os, "O_PATH", 0) or os.O_RDONLY) | getattr(os, "O_CLOEXEC", 0)
 _SLASH: Final = 47
 _EINTR: Final = 4
 _ENOENT: Final = 2
@@ -101,9 +98,12 @@ def write_path(job: int, chunk: int, path: int) -> int:
 
 
 @part
-def open_file(context: int, path: int, flags: int) -> int:
+def open_file(job: int, context: int, path: int) -> int:
     """Open a file; return its descriptor, or -1 with the status in OUT0."""
+    j = i64(job)
     c = i64(context)
+    flags = j[OPEN_FLAGS]
+    link_flags = j[LINK_FLAGS]
     while True:
         descriptor = c_open(path, flags)
         if descriptor >= 0:
@@ -113,8 +113,8 @@ def open_file(context: int, path: int, flags: int) -> int:
             continue
         c[C.DETAIL] = code
         c[C.OUT0] = S.ABSENT if code == _ENOENT or code == _ENOTDIR else S.IO_ERROR
-        if code == _ENOENT and _LINK != 0:
-            link = c_open(path, _LINK)
+        if code == _ENOENT and link_flags != 0:
+            link = c_open(path, link_flags)
             if link >= 0:
                 c_close(link)
                 # Has it just been created?
@@ -135,12 +135,12 @@ def open_chunk(job: int, context: int, chunk: int, path: int) -> int:
         c[C.DETAIL] = 36  # ENAMETOOLONG
         c[C.OUT0] = S.IO_ERROR
         return -1
-    descriptor = open_file(context, path, j[OPEN_FLAGS])
-    if descriptor < 0 and c[C.OUT0] == S.ABSENT and j[SEPARATOR] == _SLASH and _LINK != 0:
+    descriptor = open_file(job, context, path)
+    if descriptor < 0 and c[C.OUT0] == S.ABSENT and j[SEPARATOR] == _SLASH and j[LINK_FLAGS] != 0:
         position = j[GRID] + 8 * j[COORDINATES] * chunk
         if c[C.LOOKED_AT] != 0 and _share_folder(position, c[C.LOOKED_AT], j[COORDINATES]):
             return descriptor
-        if _below_dangling_link(path, nbytes, j[PREFIX_NBYTES]):
+        if _below_dangling_link(job, path, nbytes):
             c[C.OUT0] = S.DANGLING_LINK
         else:
             c[C.LOOKED_AT] = position
@@ -157,9 +157,11 @@ def _share_folder(first: int, second: int, k: int) -> bool:
 
 
 @part
-def _below_dangling_link(path: int, nbytes: int, prefix: int) -> bool:
+def _below_dangling_link(job: int, path: int, nbytes: int) -> bool:
     """Return whether an absent file's directory is missing since one of them is a link to nothing."""
+    j = i64(job)
     text = u8(path)
+    prefix = j[PREFIX_NBYTES]
     end = nbytes
     while True:
         end -= 1
@@ -169,12 +171,12 @@ def _below_dangling_link(path: int, nbytes: int, prefix: int) -> bool:
             # The array's own directory is there.
             return False
         text[end] = 0
-        found = c_open(path, _FOLDER)
-        link = -1 if found >= 0 else c_open(path, _LINK)
+        found = c_open(path, j[FOLDER_FLAGS])
+        link = -1 if found >= 0 else c_open(path, j[LINK_FLAGS])
         if link >= 0:
             c_close(link)
             # Has it just been created?
-            found = c_open(path, _FOLDER)
+            found = c_open(path, j[FOLDER_FLAGS])
         text[end] = _SLASH
         if found >= 0:
             c_close(found)
@@ -493,7 +495,7 @@ def _memory_chunk(job: int, context: int, chunk: int, source: int, nbytes: int, 
 
 
 @part
-def open_span(job: int, context: int, file: int, flags: int) -> int:
+def open_span(job: int, context: int, file: int) -> int:
     """Open ``file`` as the worker's descriptor unless it is open already; return a status."""
     j = i64(job)
     c = i64(context)
@@ -502,7 +504,7 @@ def open_span(job: int, context: int, file: int, flags: int) -> int:
     if c[C.DESCRIPTOR] >= 0:
         c_close(c[C.DESCRIPTOR])
         c[C.DESCRIPTOR] = -1
-    descriptor = open_file(context, j[PATHS] + i64(j[PATH_OFFSETS])[file], flags)
+    descriptor = open_file(job, context, j[PATHS] + i64(j[PATH_OFFSETS])[file])
     if descriptor < 0:
         return c[C.OUT0]
     c[C.DESCRIPTOR] = descriptor
@@ -579,7 +581,7 @@ def work(job: int, context: int, worker: int) -> None:
             offset = i64(j[SPAN_OFFSET])[span]
             if nbytes > 0:
                 begun = now(context)
-                code = open_span(job, context, i64(j[SPAN_FILE])[span], j[OPEN_FLAGS])
+                code = open_span(job, context, i64(j[SPAN_FILE])[span])
                 if code == S.OK:
                     buffer = ensure(context, C.ENCODED, nbytes + 64)
                     if buffer == 0:

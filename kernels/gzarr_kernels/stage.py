@@ -28,7 +28,6 @@ from .slots.read import (
     MODE_MEMORY,
     MOST_ENCODED,
     NBYTES,
-    OPEN_FLAGS,
     SHARED,
     SPAN_FILE,
     SPANS,
@@ -207,7 +206,7 @@ def _range(job: int, context: int, i: int, row: int) -> int:
     if j[MODE] == MODE_MEMORY:
         copy(target, where, size)
     elif (
-        open_span(job, context, i64(j[SPAN_FILE])[row], j[OPEN_FLAGS]) != OK
+        open_span(job, context, i64(j[SPAN_FILE])[row]) != OK
         or read_range(context, c[C.DESCRIPTOR], target, size, where) != OK
     ):
         return FALLBACK

@@ -530,7 +530,7 @@ def at_bad_key(tmp_path: Path, chain: str = "zstd") -> tuple[gzarr.Array, Path]:
 @pytest.mark.parametrize("chain", ["none", "zstd", "bz2"])
 @pytest.mark.parametrize("what", ["directory", "parent"])
 def test_no_such_key(tmp_path: Path, engine: str, chain: str, what: str) -> None:
-    """A directory is not a value; nor is a path below a file. For dangling links see ``test_links.py``."""
+    """A directory is not a value; nor is a path below a file. Links to nothing: ``test_linked_folders.py``."""
     array, path = at_bad_key(tmp_path, chain)
     if what == "directory":
         path.mkdir()
@@ -541,6 +541,21 @@ def test_no_such_key(tmp_path: Path, engine: str, chain: str, what: str) -> None
     assert (array[1] == -1).all()
     np.testing.assert_array_equal(array[...][0], GOOD)
     refused(array, MissingChunkError, missing="error")
+
+
+@pytest.mark.parametrize("what", ["link", "folder"])
+def test_flags_of_links_are_those_of_the_machine_that_reads(
+    tmp_path: Path, what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Compiled code may come from another machine, where flags have other values."""
+    array, path = at_bad_key(tmp_path, "zstd")
+    if what == "folder":
+        path.parent.rmdir()
+        path = path.parent
+    path.symlink_to("nothing")
+    refused(array, ChunkReadError)
+    monkeypatch.setattr("gzarr.engines.job_slots.FILE_FLAGS", np.array([kernels.OPEN_FLAGS, 0, 0]))
+    assert (array[1] == -1).all()
 
 
 @pytest.mark.parametrize("chain", ["none", "zstd", "bz2"])

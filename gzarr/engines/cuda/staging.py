@@ -20,7 +20,7 @@ from .. import kernels, pool
 from ..access.files import Places
 from ..access.requests import BUDGET_BYTES
 from ..job_slots import JobSlots
-from ..kernels import OPEN_FLAGS, address
+from ..kernels import FILE_FLAGS, address
 from ..monitor import spent
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ class Staging:
         self._slots = JobSlots(np.zeros(s.JOB_SIZE, np.int64))
         self._job = job = self._slots.array
         job[r.MOST_ENCODED] = request.most_encoded
-        job[r.OPEN_FLAGS] = OPEN_FLAGS
+        job[r.OPEN_FLAGS : r.FOLDER_FLAGS + 1] = FILE_FLAGS
         job[s.CUT] = kernels.operation(form.compressor, "frames") if form.compressor is not None else 0
         job[s.CHECKSUMS] = form.checksums
         job[s.EXPECTED] = form.nbytes

@@ -47,11 +47,15 @@ STATUS: Final = 22
 FILL: Final = 23
 #: int64 (k,) of zeros.
 ZERO_STRIDES: Final = 24
+#: Flags of the machine that runs, which may not be the one that compiled: those that open a chunk's file; a symbolic
+#: link itself (0 where there are none); and a directory, or what a link to one means.
 OPEN_FLAGS: Final = 25
+LINK_FLAGS: Final = 26
+FOLDER_FLAGS: Final = 27
 #: Address and size of output in new memory, or 0: workers share its first touch, ``HUGE_PAGE_BYTES`` at a time.
-NEW: Final = 26
-NEW_NBYTES: Final = 27
-JOB_SIZE: Final = 28
+NEW: Final = 28
+NEW_NBYTES: Final = 29
+JOB_SIZE: Final = 30
 
 #: Size of a huge page on most machines.
 HUGE_PAGE_BYTES: Final = 2 << 20
