@@ -124,6 +124,14 @@ class Fingerprint:
             parts.append("drawn of many")
         if any(samples.comes_in_rounds for samples in each):
             parts.append("in rounds")
+        if any(samples.jitter is not None and (samples.chosen is not None or samples.is_weighed) for samples in each):
+            parts.append(
+                ["around what is chosen", *(None if s.shown is None else _hash(s.shown.tobytes(), 64) for s in each)]
+            )
+        if len(each) > 1 and any(samples.jitter is not None or samples.posed for samples in each):
+            parts.append("of each volume")
+        if any(samples.every != 1 for samples in each):
+            parts.append("phases")
         lengths = [volume.samples.lengths for volume in volumes.each]
         shuffling: list[Any] = [ORDER_VERSION, order.shuffle, order.block_bytes, order.streams, lengths]
         if order.shuffle == "blocks" and any(samples.may_repeat for samples in each):

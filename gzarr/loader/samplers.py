@@ -204,7 +204,9 @@ class Patches(Sampler):
         Distance of neighbouring patches along each axis; None for ``shape``.
     jitter
         Whether patches lie anywhere instead of on the grid: in each epoch there are as many, at other places. With
-        shuffled blocks, patches lie within groups of neighbouring chunks, which differ from epoch to epoch.
+        shuffled blocks, patches lie within groups of neighbouring chunks, which differ from epoch to epoch. Those of
+        a mask ``where`` show a true element of their cell, anywhere in them; listed ones begin up to half of ``stride``
+        from their own place.
     halo
         Elements that a patch has more on each side, along each axis or along all.
     pad
@@ -337,12 +339,12 @@ class Patches(Sampler):
                     part, footprint = self._part(name, array, axes, factors, size, shape, stride, halo)
             parts.append(part)
             footprints.append(footprint)
-        chosen, weights = self._chosen(size, stride, counts, spacing)
+        chosen, shown, weights = self._chosen(size, stride, counts, spacing, with_elements=jitter)
         if chosen is not None and self.pad is None and (chosen + np.array(shape) > np.array(size)).any():
             raise ArgumentError("where= has patches that are not inside of the array; choose a padding")
         check_number(self.samples, math.prod(counts) if chosen is None else len(chosen), weights, replace=self.replace)
         target = PATCHES_AMPLIFICATION if jitter else WINDOWS_AMPLIFICATION
-        if posed is not None:
+        if not all(part.posed is None or part.posed.copies for part in parts):
             lengths = group_lengths(footprints, counts, POSED_AMPLIFICATION, most_bytes)
         elif jitter and chosen is None:
             # In a group of two chunks along each axis, patches of up to a chunk's length have room to lie anywhere.
@@ -358,7 +360,7 @@ class Patches(Sampler):
             size = tuple(map(max, size, shape))
         return Samples(
             tuple(parts), counts, stride, lengths, size, chosen, weights, shape if jitter else None,
-            number=self.samples, replace=self.replace, posed=posed is not None,
+            number=self.samples, replace=self.replace, posed=posed is not None, shown=shown,
         )  # fmt: skip
 
     def _axes(self, name: str, array: Geometry, k: int) -> tuple[int, ...]:
@@ -408,11 +410,13 @@ class Patches(Sampler):
         stride: tuple[int, ...],
         counts: tuple[int, ...],
         spacing: tuple[float, ...] | None,
-    ) -> tuple[IntArray | None, npt.NDArray[np.float64] | None]:
-        """Return the chosen origins and their weights."""
+        *,
+        with_elements: bool,
+    ) -> tuple[IntArray | None, IntArray | None, npt.NDArray[np.float64] | None]:
+        """Return the chosen origins, elements of a mask that they were chosen for, and their weights."""
         where = self.where
         if where is None and self.weights is None:
-            return None, None
+            return None, None, None
         if isinstance(where, str) or _is_one_for_each(where, len(size)):
             raise ArgumentError("where= by the name of an array, or by volumes, is for a Loader: give the mask itself")
         with fitting(
@@ -426,9 +430,10 @@ class Patches(Sampler):
                 where = np.ones(counts, bool)
             if not _is_stored(where):
                 where = _mask_of_labels(as_array("where", where), len(size))
-            cells = cells_of_mask(where, size, stride, counts, spacing)
+            found = cells_of_mask(where, size, stride, counts, spacing, with_elements=with_elements)
+            cells, shown = (None, None) if found is None else found
             chosen = listed(where, size, "patches") if cells is None else cells * np.array(stride)
-            return chosen.astype(np.int64), checked_weights(self.weights, len(chosen))
+            return chosen.astype(np.int64), shown, checked_weights(self.weights, len(chosen))
 
 
 def _is_stored(where: Any) -> bool:

@@ -172,8 +172,8 @@ class Samples:
     every
         Distance between the samples of an epoch in the list of all, which begins elsewhere in each epoch.
     jitter
-        Length of the window along each axis if samples do not lie on the grid: anywhere in their group, or in the
-        cell that begins at their chosen origin. Else None.
+        Length of the window along each axis if samples do not lie on the grid: anywhere in their group, or around the
+        place that they were chosen for. Else None.
     share
         Samples of an epoch to the number of different ones.
     posed
@@ -183,6 +183,9 @@ class Samples:
         others before it are read. None if that is the origin.
     classes
         int64 ``(n,)``, class of each sample, or cell: by their weights, all classes come equally often. None if not so.
+    shown
+        int64 ``(n, axes)``, an element that each of the chosen samples shows wherever it lies; None if these lie around
+        their origins.
     """
 
     parts: tuple[Part, ...]
@@ -200,6 +203,7 @@ class Samples:
     posed: bool = False
     begin: tuple[int, ...] | None = None
     classes: IntArray | None = None
+    shown: IntArray | None = None
 
     def __post_init__(self) -> None:
         count = self.total if self.total > MOST else round(self.expected)
@@ -275,7 +279,9 @@ class Samples:
             return False
         return self.count > int(np.count_nonzero(self.weights))
 
-    def cells(self, seed: int, epoch: int, *, grouped: bool = True, rows: IntArray | None = None) -> Cells:
+    def cells(
+        self, seed: int, epoch: int, *, grouped: bool = True, rows: IntArray | None = None, volume: int = 0
+    ) -> Cells:
         """Return the cells of an ``epoch`` with a ``seed``; in one group, so in their own order, if not ``grouped``.
 
         Random windows have other groups in each epoch, so that each place is met as often as the others.
@@ -286,16 +292,19 @@ class Samples:
             See above.
         rows
             What ``rows_of`` has for these samples if there are others; None for those of an epoch without others.
+        volume
+            Number of the volume whose samples they are.
         """
+        key = (volume,) if volume else ()
         lengths = self.lengths if grouped else tuple(max(n, 1) for n in self.counts)
         if self.chosen is not None or self.is_weighed:
-            rows = self.rows(seed, epoch) if rows is None else rows
+            rows = self.rows(seed, epoch, key=key) if rows is None else rows
             count = len(rows)
             usual = (lambda boxes: self._usual(boxes, count)) if grouped and self.may_repeat else None
             return Cells.of_some(self.counts, lengths, self._cells_of(rows), rows, usual)
         if self.jitter is None:
             return Cells.of_grid(self.counts, lengths)
-        shift = tuple(mix(seed, epoch, _SHIFT, d) % length for d, length in enumerate(lengths))
+        shift = tuple(mix(seed, epoch, _SHIFT, d, *key) % length for d, length in enumerate(lengths))
         return Cells.of_grid(self.counts, lengths, shift)
 
     def _cells_of(self, rows: IntArray) -> IntArray:
@@ -315,7 +324,9 @@ class Samples:
         else:
             listed, counts = self._listed_in_boxes
             result = np.maximum(counts[np.searchsorted(listed, boxes)], -(-self.total // len(listed)))
-        return result if self.jitter is None else np.maximum(result, -(-count // len(boxes)))
+        # But no more because its volume has more weight.
+        often = int(count / max(self.share, 1.0))
+        return result if self.jitter is None else np.maximum(result, -(-often // len(boxes)))
 
     @cached_property
     def _listed_in_boxes(self) -> tuple[IntArray, IntArray]:
@@ -324,7 +335,9 @@ class Samples:
             box_numbers(self.counts, self.lengths, self._cells_of(np.arange(self.total))), return_counts=True
         )
 
-    def origins(self, cells: Cells, numbers: IntArray, seed: int, epoch: int) -> IntArray:
+    def origins(
+        self, cells: Cells, numbers: IntArray, seed: int, epoch: int, drawn: IntArray | None = None
+    ) -> IntArray:
         """Return the origin of each sample, int64 ``(n, columns)``, in elements of the origin's array.
 
         Parameters
@@ -333,36 +346,59 @@ class Samples:
             Result and arguments of :meth:`cells`.
         numbers
             int64 ``(n,)``, numbers of the samples.
+        drawn
+            int64 ``(n,)``, by what places and poses are drawn: numbers that no sample of another volume has. None for
+            ``numbers``, where there is one volume.
         """
-        places = self._places(cells, numbers, seed, epoch)
+        drawn = numbers if drawn is None else drawn
+        places = self._places(cells, numbers, seed, epoch, drawn)
         if not self.posed:
             return places
-        keys = hashed(mix(seed, epoch, _POSES), numbers).view(np.int64)
+        keys = hashed(mix(seed, epoch, _POSES), drawn).view(np.int64)
         return np.column_stack([places, keys])
 
-    def _places(self, cells: Cells, numbers: IntArray, seed: int, epoch: int) -> IntArray:
+    def _places(self, cells: Cells, numbers: IntArray, seed: int, epoch: int, drawn: IntArray) -> IntArray:
         """Return the origin of each sample without its key."""
-        stride, size = np.array(self.stride), np.array(self.size)
-        begin = self._listed(cells.labels(numbers))
-        end = begin + stride
         if self.jitter is None:
-            return begin
-        window = np.array(self.jitter)
-        drawn = [uniform(mix(seed, epoch, _JITTER, d), numbers, 2**31) for d in range(len(window))]
+            return self._listed(cells.labels(numbers))
+        stride, size, window = np.array(self.stride), np.array(self.size), np.array(self.jitter)
+        fractions = np.stack([uniform(mix(seed, epoch, _JITTER, d), drawn, 2**31) for d in range(len(window))], axis=1)
+        if cells.chosen is not None:
+            low, high = self._range_of(cells.chosen[numbers])
+            return np.asarray(low + ((fractions * (high - low + 1)) >> 31), np.int64)
+        where, first, last = cells.coordinates(numbers)
         if self._is_even(cells):
-            where, _, _ = cells.coordinates(numbers)
-            found = self._slice_begins(where + np.stack(drawn, axis=1) / 2**31)
+            found = self._slice_begins(where + fractions / 2**31)
             return np.asarray(np.minimum(found, size - window), np.int64)
-        if cells.chosen is None:
-            # The places of a group are divided among its cells.
-            where, first, last = cells.coordinates(numbers)
-            low = np.minimum(first * stride, size - window)
-            places = np.maximum(np.minimum(last * stride, size) - window - low, 0) + 1
-            nth, n = where - first, last - first
-            begin, end = low + nth * places // n, low + (nth + 1) * places // n
+        # The places of a group are divided among its cells.
+        low = np.minimum(first * stride, size - window)
+        places = np.maximum(np.minimum(last * stride, size) - window - low, 0) + 1
+        nth, n = where - first, last - first
+        begin, end = low + nth * places // n, low + (nth + 1) * places // n
         begin = np.minimum(begin, size - window)
         span = np.maximum(np.minimum(end, size - window + 1) - begin, 1)
-        return np.asarray(begin + ((np.stack(drawn, axis=1) * span) >> 31), np.int64)
+        return np.asarray(begin + ((fractions * span) >> 31), np.int64)
+
+    def _range_of(self, rows: IntArray) -> tuple[IntArray, IntArray]:
+        """Return the first and the last place of each of some listed samples, int64 ``(n, axes)``, which are random.
+
+        They show the element that they were chosen for, anywhere; or lie around their own origins. Those of a whole
+        grid share all places.
+        """
+        assert self.jitter is not None
+        window = np.array(self.jitter)
+        last = np.array(self.size) - window
+        if self.chosen is None:
+            cells = np.stack(np.unravel_index(rows, self.counts), axis=1)
+            return self._slice_begins(cells), np.minimum(self._slice_begins(cells + 1) - 1, last)
+        if self.shown is not None:
+            high = self.shown[rows]
+            low = high - window + 1
+        else:
+            low = self.chosen[rows] - np.array(self.stride) // 2
+            high = low + np.array(self.stride) - 1
+        low = np.clip(low, 0, last)
+        return low, np.maximum(np.minimum(high, last), low)
 
     def spans(self, cells: Cells) -> tuple[IntArray, IntArray]:
         """Return the lowest and the highest origin that samples of each group of ``cells`` may have.
@@ -373,20 +409,19 @@ class Samples:
         groups = len(cells.offsets) - 1
         if not groups:
             return (np.empty((0, len(stride)), np.int64),) * 2
-        if cells.chosen is None:
-            _, first, last = cells.coordinates(cells.offsets[:-1])
-            low, high = first * stride, (last - 1) * stride
-            if self.jitter is not None and self._is_even(cells):
-                return self._slice_begins(first), np.minimum(self._slice_begins(last), size - np.array(self.jitter))
-        else:
-            origins = self._listed(cells.chosen)
-            low = np.minimum.reduceat(origins, cells.offsets[:-1], axis=0)
-            high = np.maximum.reduceat(origins, cells.offsets[:-1], axis=0)
+        if cells.chosen is not None:
+            lows, highs = (self._listed(cells.chosen),) * 2 if self.jitter is None else self._range_of(cells.chosen)
+            begins = cells.offsets[:-1]
+            return np.minimum.reduceat(lows, begins, axis=0), np.maximum.reduceat(highs, begins, axis=0)
+        _, first, last = cells.coordinates(cells.offsets[:-1])
+        low, high = first * stride, (last - 1) * stride
         if self.jitter is None:
             return low, high
-        # Anywhere up to the end of the last cell, or in the cell that begins at a listed origin; inside of the array.
         window = np.array(self.jitter)
-        further = np.maximum(stride - window, 0) if cells.chosen is None else stride - 1
+        if self._is_even(cells):
+            return self._slice_begins(first), np.minimum(self._slice_begins(last), size - window)
+        # Anywhere up to the end of the last cell, inside of the array.
+        further = np.maximum(stride - window, 0)
         return np.minimum(low, size - window), np.minimum(high + further, size - window)
 
     def _is_even(self, cells: Cells) -> bool:
@@ -427,10 +462,14 @@ class Samples:
         drawing = mix(seed, epoch, _RESAMPLING, *key)
         if self.every == 1:
             return drawn(self.total, count, self.weights, drawing, replace=self.replace, classes=self.classes)
-        # All first samples come before one comes again.
+        # All phases come before one comes again. Where a phase has one sample more than others, the first or the last
+        # of them is left out.
         pool = self._pool
-        firsts = self.total - self.every * (pool - 1)
-        first = int(Permutation(firsts, (seed, epoch // firsts, _STARTS))(np.array([epoch % firsts]))[0])
+        phases = min(self.every, self.total)
+        turn, nth = divmod(epoch, phases)
+        first = int(Permutation(phases, (seed, turn, _STARTS, *key))(np.array([nth]))[0])
+        if first + self.every * pool < self.total:
+            first += self.every * (mix(seed, epoch, _STARTS, *key) & 1)
         rows = np.arange(pool) if count == pool else drawn(pool, count, None, drawing, replace=True)
         return first + self.every * rows
 

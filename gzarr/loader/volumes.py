@@ -285,7 +285,10 @@ class Volumes:
         """Return the cells of an epoch."""
         rows = rows_of([volume.samples for volume in self.each], seed, epoch)
         pairs = zip(self.each, rows, strict=True)
-        each = [volume.samples.cells(seed, epoch, grouped=grouped, rows=own) for volume, own in pairs]
+        each = [
+            volume.samples.cells(seed, epoch, grouped=grouped, rows=own, volume=i)
+            for i, (volume, own) in enumerate(pairs)
+        ]
         first = np.cumsum([0, *(int(cells.offsets[-1]) for cells in each)]).astype(np.int64)
         # Of all samples that there are, however many of them an epoch has.
         labels = np.cumsum([0, *(volume.samples.total for volume in self.each)]).astype(np.int64)
@@ -296,7 +299,9 @@ class Volumes:
         """Return the origin of each sample in its volume, int64 ``(n, columns)``."""
         result = np.empty((len(numbers), self.columns), np.int64)
         for volume, places, own in cells.parts(numbers):
-            result[places] = self.each[volume].samples.origins(cells.each[volume], own, seed, epoch)
+            # Else samples of all volumes would have the same places and poses.
+            drawn = own + cells.first[volume]
+            result[places] = self.each[volume].samples.origins(cells.each[volume], own, seed, epoch, drawn)
         return result
 
     def begins(self, origins: IntArray, volumes: IntArray) -> IntArray:

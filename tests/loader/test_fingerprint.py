@@ -49,7 +49,7 @@ def of_classes(classes: Any) -> Loader:
         (Windows(0, {"x": (-2, 0), "y": (1, 4)}, stride=2), "29:163a:ee49:fb1b:8388668ac6bd5939"),
         (
             Windows(0, steps={"x": (-12, -6, 0), "y": (6,)}, rollout={"x": (1, 2), "y": (1,)}, every=3),
-            "15:163a:3efb:780c:b51fa38f32c98ce4",
+            "15:163a:46c9:780c:fa80428f1a8e0d48",
         ),
     ],
 )

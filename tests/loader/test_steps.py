@@ -138,15 +138,19 @@ def test_each_epoch_has_other_starts(tmp_path: Path) -> None:
     loader = Loader(gzarr.open_array(tmp_path / "t"), Windows(0, {"x": (0, 1)}, every=24), drop_last=False)
     total, firsts = TIMES - 1, []
     counts: Counter[int] = Counter()
-    for _ in range(60):
+    for _ in range(240):
         steps = sorted(int(batch.origins[0, 0]) for batch in loader)
         assert np.diff(steps).tolist() == [24] * (len(steps) - 1)
         assert len(steps) == len(loader) == total // 24
         firsts.append(steps[0])
         counts.update(steps)
-    # Each comes before one comes again, in a random order.
-    assert sorted(firsts[:47]) == list(range(47)) != firsts[:47]
+    # Each hour of the day comes before one comes again, in a random order.
+    for begin in (0, 24):
+        hours = [first % 24 for first in firsts[begin : begin + 24]]
+        assert sorted(hours) == list(range(24)) != hours
     assert sorted(counts) == list(range(total))
+    of_hours = np.bincount([step % 24 for step in counts.elements()])
+    assert (of_hours == of_hours[0]).all()
     (only,) = Loader(gzarr.open_array(tmp_path / "t"), Windows(0, {"x": (0, 1)}, every=500))
     assert only["x"].shape[:2] == (1, 2)
     # Pure functions of the epoch.

@@ -1,0 +1,134 @@
+"""Random places and poses are those of each sample alone: of each volume, and of what a patch was chosen for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import gzarr
+from gzarr.loader import Loader, Patches, Windows
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+quiet = pytest.mark.filterwarnings("ignore:shuffling is coarse")
+RAMP = np.tile(np.arange(64, dtype="f4"), (64, 1))
+
+
+@quiet
+@pytest.mark.parametrize(
+    ("sampler", "different"),
+    [
+        (Patches((32, 32), jitter=True, stride=64), 20),
+        (Patches((64, 64), rotate=True), 40),
+        (Patches((64, 64), flip=True), 4),
+        (Patches((64, 64), scale=(0.8, 1.2)), 40),
+        (Patches((32, 32), shift=8, stride=64), 40),
+    ],
+    ids=["jitter", "rotate", "flip", "scale", "shift"],
+)
+def test_each_volume_has_places_and_poses_of_its_own(sampler: Any, different: int) -> None:
+    image = RAMP + 100 * RAMP.T
+    loader = Loader([gzarr.array(image) for _ in range(40)], sampler, batch_size=40, seed=1)
+    for batch in loader:
+        found = np.unique(batch["data"].reshape(40, -1), axis=0)
+        assert len(found) >= different
+
+
+def test_half_of_many_volumes_is_flipped() -> None:
+    loader = Loader([gzarr.array(RAMP) for _ in range(200)], Patches((64, 64), flip=True), batch_size=200, seed=1)
+    for _ in range(3):
+        (batch,) = loader
+        # Five standard errors.
+        assert abs((batch["data"][:, 0, 0] > batch["data"][:, 0, -1]).mean() - 0.5) < 5 * 0.5 / 200**0.5
+
+
+def test_volumes_go_on_from_a_state() -> None:
+    volumes = [gzarr.array(RAMP + i) for i in range(24)]
+    loader = Loader(volumes, Patches((32, 32), jitter=True, stride=64), batch_size=4, seed=3)
+    batches = iter(loader)
+    next(batches)
+    state = loader.state_dict()
+    rest = [batch["data"] for batch in batches]
+    other = Loader(volumes, Patches((32, 32), jitter=True, stride=64), batch_size=4, seed=3)
+    other.load_state_dict(state)
+    for expected, batch in zip(rest, other, strict=True):
+        np.testing.assert_array_equal(batch["data"], expected)
+
+
+@quiet
+@pytest.mark.parametrize("ndim", [2, 3])
+@pytest.mark.parametrize("stored", [True, False], ids=["stored", "numpy"])
+def test_patches_of_a_mask_show_it(tmp_path: Path, ndim: int, stored: bool) -> None:
+    """Wherever they lie; and what is shown lies anywhere in them."""
+    side, length = (512, 64) if ndim == 2 else (96, 24)
+    rng = np.random.default_rng(0)
+    mask = np.zeros((side,) * ndim, "u1")
+    for begin in rng.integers(0, side - 3, (30, ndim)):
+        mask[tuple(slice(b, b + 3) for b in begin)] = 1
+    array = gzarr.create_array(tmp_path / "m", data=mask, chunks=length)
+    where: Any = "label" if stored else mask != 0
+    loader = Loader(
+        {"label": array}, Patches((length,) * ndim, where=where, jitter=True), batch_size=4, seed=1, drop_last=False
+    )
+    places, origins = [], []
+    for _ in range(12):
+        for batch in loader:
+            origins += batch.origins.tolist()
+            for found in batch["label"]:
+                assert found.any()
+                places.append(np.argwhere(found).mean(axis=0))
+    # Uniform over the patch but for what the borders of the array leave.
+    mean, spread = np.mean(places, axis=0), np.std(places, axis=0)
+    assert (abs(mean - length / 2) < length / 8).all()
+    assert (spread > 0.2 * length).all()
+    assert len(np.unique(origins, axis=0)) > 0.9 * len(origins)
+
+
+def test_masks_of_a_lower_resolution_show_what_they_stand_for() -> None:
+    mask = np.zeros((16, 16), bool)
+    mask[3, 5] = mask[15, 15] = mask[0, 9] = True
+    array = gzarr.array(np.kron(mask, np.ones((8, 8), "u1")), chunks=32)
+    loader = Loader(array, Patches((32, 32), where=mask, jitter=True), batch_size=1, seed=1, drop_last=False)
+    for _ in range(20):
+        for batch in loader:
+            assert batch["data"].any()
+
+
+@pytest.mark.parametrize("last", [0, 32, 64])
+def test_coordinates_are_in_the_middle_of_where_patches_begin(last: int) -> None:
+    array = gzarr.array(np.zeros((96, 96), "u1"), chunks=32)
+    loader = Loader(array, Patches((32, 32), where=[[last, last]] * 64, jitter=True), batch_size=64, seed=1)
+    begins = np.concatenate([batch.origins for batch in loader])
+    assert begins.min() >= max(last - 16, 0)
+    assert begins.max() <= min(last + 15, 64)
+    # No place is there much more often than others, at borders neither.
+    assert np.bincount(begins[:, 0]).max() <= 14
+    assert len(np.unique(begins[:, 0])) >= 12
+
+
+@quiet
+def test_a_small_volume_that_comes_often_is_in_all_batches() -> None:
+    volumes = [gzarr.array(np.ones((64,) * 3, "f4"), chunks=32)]
+    volumes += [gzarr.array(np.zeros((128,) * 3, "f4"), chunks=32) for _ in range(4)]
+    for jitter in (False, True):
+        loader = Loader(
+            volumes,
+            Patches((16,) * 3, jitter=jitter),
+            weights=[8, 1, 1, 1, 1],
+            batch_size=16,
+            seed=1,
+            buffer_bytes=8 << 20,
+        )
+        counts = np.array([(batch.volumes == 0).sum() for batch in loader])
+        several = [part.sum() for part in np.array_split(counts, 10)]
+        assert min(several) > 0.3 * np.mean(several), jitter
+
+
+def test_every_does_not_meet_the_same_phase_in_all_volumes() -> None:
+    series = [gzarr.array(np.arange(240.0), chunks=24) for _ in range(12)]
+    loader = Loader(series, Windows(0, {"x": (0, 0)}, every=24), batch_size=12, seed=1, drop_last=False)
+    phases = {int(x) % 24 for batch in loader for x in batch["x"].ravel()}
+    assert len(phases) > 4
