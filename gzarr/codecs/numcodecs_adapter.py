@@ -405,11 +405,15 @@ class NumcodecsArrayToBytes(NumcodecsCodec):
             raise MetadataError(f"{self.label} cannot hold strings or objects; it needs a codec such as 'vlen-utf8'")
         if array.dtype.hasobject and array.dtype.fields is not None and self.id != "pickle":
             raise MetadataError(f"{self.label} cannot hold records with objects; only the codec 'pickle' can")
-        if self.id in _TEXT_KINDS and array.dtype.kind not in _TEXT_KINDS[self.id]:
+        if self.id in _TEXT_KINDS and array.dtype.kind not in _TEXT_KINDS[self.id] and not self._holds_raw_bytes(array):
             raise MetadataError(f"{self.label} holds items of any length, not elements of {quote(str(array.dtype))}")
         if self.id == "categorize":
             return BytesRepresentation(math.prod(array.shape) * self._encoded_dtype().itemsize)
         return BytesRepresentation(None) if array.dtype.hasobject else compressed(BytesRepresentation(array.nbytes))
+
+    def _holds_raw_bytes(self, array: ArrayRepresentation) -> bool:
+        # As zarr-python 3.0.0 and 3.0.1 write them.
+        return self.id == "vlen-bytes" and array.dtype.type is np.void and array.dtype.fields is None
 
     def decode(self, encoded: Any, decoded: Representation) -> Any:
         """Return the array."""
@@ -429,6 +433,9 @@ class NumcodecsArrayToBytes(NumcodecsCodec):
                 elif self.id == "categorize" and data.size != count * self._encoded_dtype().itemsize:
                     raise ValueError(f"{data.size} bytes, expected {count * self._encoded_dtype().itemsize}")
                 output = self._call("decode", data)
+            if self._holds_raw_bytes(array):
+                # NumPy would pad or cut them.
+                object_codecs.check_lengths(output, array.dtype.itemsize)
             return object_codecs.as_chunk(output, array)
         except ValueError as error:
             raise ValueError(f"{self.label}: {str(error).removeprefix(f'{self.label}: ')}") from error
@@ -442,7 +449,7 @@ class NumcodecsArrayToBytes(NumcodecsCodec):
         encoded = self._call("encode", array.reshape(1) if self.id == "msgpack2" and not array.ndim else array)
         if check := object_codecs.CHECKS.get(self.id):
             try:
-                check(encoded, array.size)
+                check(encoded, array.size, self.configuration)
             except ValueError as error:
                 raise ValueError(f"{self.label}: {error}") from None
         return encoded if isinstance(encoded, bytes) else flat(encoded)

@@ -5,10 +5,18 @@ Documentation: https://numcodecs.readthedocs.io/en/stable/
 
 from __future__ import annotations
 
+import codecs
+import re
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from ..documents.configuration import Configuration
+
+#: Python's own names of the text encodings that ``json2`` may have, which have many others (``latin1``, ``U16``).
+_TEXT_ENCODINGS: Final = (
+    *("ascii", "utf-8", "iso8859-1", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be"),
+)
+_ENCODING_NAME: Final = re.compile(r"[A-Za-z0-9_ .:-]{1,32}")
 
 
 def _no_parameters(configuration: Configuration) -> dict[str, Any]:
@@ -73,10 +81,19 @@ def _categorize(configuration: Configuration) -> dict[str, Any]:
     return {"labels": labels, "dtype": dtype, "astype": configuration.dtype("astype", "|u1")}
 
 
+def _text_encoding(configuration: Configuration) -> str:
+    name = configuration.string("encoding", default="utf-8")
+    try:
+        known = _ENCODING_NAME.fullmatch(name) and codecs.lookup(name).name in _TEXT_ENCODINGS
+    except LookupError:
+        known = False
+    if not known:
+        raise configuration.error("encoding", f"one of {', '.join(map(repr, _TEXT_ENCODINGS))}")
+    return name
+
+
 def _json2(configuration: Configuration) -> dict[str, Any]:
-    result: dict[str, Any] = {
-        "encoding": configuration.string("encoding", ("utf-8", "utf8", "UTF-8", "ascii"), "utf-8")
-    }
+    result: dict[str, Any] = {"encoding": _text_encoding(configuration)}
     names = ("skipkeys", "ensure_ascii", "check_circular", "allow_nan", "sort_keys", "strict")
     flags = {name: configuration.boolean(name) for name in names if name in configuration}
     indent = configuration.any("indent", None)

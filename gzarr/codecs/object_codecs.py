@@ -45,6 +45,19 @@ def check_count(data: bytes, count: int) -> None:
         raise ValueError(f"{len(data)} bytes are too few for the {stated} items stated in the header")
 
 
+def check_lengths(items: Any, nbytes: int) -> None:
+    """Check the lengths of items that become elements of raw bytes.
+
+    Raises
+    ------
+    ValueError
+        If one is not of ``nbytes`` bytes.
+    """
+    wrong = next((item for item in np.asarray(items).flat if len(item) != nbytes), None)
+    if wrong is not None:
+        raise ValueError(f"an item of {len(wrong)} bytes, expected {nbytes}")
+
+
 #: Values of a chunk, besides one for each element: most objects of Python take 32 to 96 bytes.
 MORE_VALUES: Final = UNKNOWN_LIMIT_BYTES // 64
 _BLOCK_NBYTES: Final = 1 << 20
@@ -70,7 +83,7 @@ def _count_json(data: bytes) -> int:
     return total
 
 
-def check_json2(data: bytes, count: int) -> None:
+def check_json2(data: bytes, count: int, configuration: Mapping[str, Any]) -> None:
     """Check the number of values of a ``json2`` chunk of ``count`` items.
 
     Raises
@@ -79,6 +92,10 @@ def check_json2(data: bytes, count: int) -> None:
         If they are more than are read.
     """
     most = MORE_VALUES + count
+    encoding = configuration.get("encoding", "utf-8")
+    if len(data) > most and len(",".encode(encoding)) > 1:
+        # Of UTF-16, a byte of a quote may be part of another character.
+        data = data.decode(encoding).encode()
     # A quick count is enough for most: that of commas in texts, too.
     if len(data) > most and sum(map(data.count, b",[{")) > most and (values := _count_json(data)) > most:
         raise _too_many(f"at least {values}", count)
@@ -114,7 +131,7 @@ def _unpack(data: bytes, count: int, raw: bool) -> Any:
         raise
 
 
-def check_msgpack2(data: bytes, count: int) -> None:
+def check_msgpack2(data: bytes, count: int, configuration: Mapping[str, Any]) -> None:
     """Check the number of values of a ``msgpack2`` chunk of ``count`` items.
 
     Raises
@@ -157,7 +174,7 @@ def _assemble(items: Any, chunk: ArrayRepresentation) -> Any:
 
 def decode_json2(data: bytes, chunk: ArrayRepresentation, configuration: Mapping[str, Any]) -> Any:
     """Decode a ``json2`` chunk."""
-    check_json2(data, math.prod(chunk.shape))
+    check_json2(data, math.prod(chunk.shape), configuration)
     text = data.decode(configuration.get("encoding", "utf-8"))
     return _assemble(json.JSONDecoder(strict=configuration.get("strict", True)).decode(text), chunk)
 
@@ -182,7 +199,10 @@ DECODERS: Final[dict[str, Callable[[bytes, ArrayRepresentation, Mapping[str, Any
     "pickle": decode_pickle,
 }
 #: Checks of new chunks: none is written that is not read.
-CHECKS: Final[dict[str, Callable[[bytes, int], None]]] = {"json2": check_json2, "msgpack2": check_msgpack2}
+CHECKS: Final[dict[str, Callable[[bytes, int, Mapping[str, Any]], None]]] = {
+    "json2": check_json2,
+    "msgpack2": check_msgpack2,
+}
 
 
 def as_chunk(decoded: Any, chunk: ArrayRepresentation) -> Any:

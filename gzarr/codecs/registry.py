@@ -7,6 +7,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from ..documents.configuration import Configuration
+from ..documents.departures import note
 from ..documents.extension import extension
 from ..documents.json import quote
 from ..errors import MetadataError, UnsupportedError
@@ -66,6 +67,7 @@ _ALIASES: Final = {
 _KEPT: Final = ("numcodecs.bitround",)
 # Codecs that contain chains.
 _NESTING: Final = ("sharding_indexed", "n5_default")
+_PREFIX: Final = "numcodecs."
 _ADAPTED: Final = ("vlen-utf8", "vlen-bytes")
 _GROUP: Final = "gzarr.codecs"
 
@@ -112,13 +114,16 @@ def codec_from_v3(value: Any, json_path: str, *, allow_pickle: bool = False, dep
     """
     given, values = extension(value, json_path, "a codec")
     name = _ALIASES.get(given, given)
+    if given.startswith(_PREFIX) and values.get("id") == given.removeprefix(_PREFIX):
+        note("the codec's name once more, as numcodecs 0.14 writes it", f"{json_path}.configuration.id")
+        del values["id"]
     configuration = Configuration(values, f"{json_path}.configuration", f"the codec {quote(name)}")
     if name in _NESTING:
         return _class(3, name).from_v3(configuration, allow_pickle=allow_pickle, depth=depth)  # type: ignore[no-any-return]
     if (3, name) in _CODECS:
         codec: Any = _class(3, name).from_v3(configuration)
         return codec.named(given) if given in _KEPT else codec  # type: ignore[no-any-return]
-    short = name.removeprefix("numcodecs.")
+    short = name.removeprefix(_PREFIX)
     if short != name and (2, short) in _CODECS:
         return _class(2, short).from_v2(configuration)  # type: ignore[no-any-return]
     from .numcodecs_adapter import from_v3, is_known

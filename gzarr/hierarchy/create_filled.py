@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from ..arrays.array import Array
 from ..arrays.view import ArrayView
-from ..metadata.formats import DEFAULT_FORMAT, format_of_copies
+from ..metadata.conventions import MASK_ATTRIBUTE, Conventions
+from ..metadata.formats import DEFAULT_FORMAT, FORMATS, check_zarr_format, format_of_copies
 from ..metadata.to_documents import SourceAttributes, SourceNames, check_shape
-from .array_spec import arguments_of
+from .array_spec import UNDEFINED, arguments_of, data_type
 from .create import create_array
 from .new_nodes import arguments_of_data
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Unpack
 
+    from ..metadata.conventions import Meaning
     from ..stores.resolve import StoreLike
     from .keywords import EmptyArguments, FilledArguments, FilledLikeArguments, LikeArguments
 
@@ -27,7 +29,8 @@ def array(data: Any, store: StoreLike | None = None, **arguments: Unpack[LikeArg
     ----------
     data
         As for :func:`create_array`. From a :class:`gzarr.Array`, or a view of one, the new array also takes chunks,
-        shards, codecs, fill value, dimension names, attributes and format.
+        shards, codecs, fill value, dimension names, attributes and format. In another format, these say by its
+        conventions which elements xarray masks, as in copies; with another ``dtype``, the fill value is not taken.
     store
         As for :func:`create_array`; None for memory.
     **arguments
@@ -49,7 +52,9 @@ def array(data: Any, store: StoreLike | None = None, **arguments: Unpack[LikeArg
     [3, 4]
     """
     if isinstance(data, (Array, ArrayView)):
-        given: dict[str, Any] = {"attributes": SourceAttributes(data.attrs), **_like(data, arguments), **arguments}
+        meaning = _meaning(data, arguments)
+        found = {"attributes": SourceAttributes(meaning.attributes), **_like_stored(data, meaning, arguments)}
+        given: dict[str, Any] = {**found, **arguments}
         given.pop("shape")
         return create_array({} if store is None else store, data=data, **given)
     return create_array({} if store is None else store, data=data, **arguments)
@@ -213,15 +218,36 @@ def full_like(
 
 
 def _like(array: Any, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    if isinstance(array, (Array, ArrayView)):
+        return _like_stored(array, _meaning(array, arguments), arguments)
+    # Its elements are not wanted, so it does not matter which of them are masked.
+    zarr_format = arguments.get("zarr_format", DEFAULT_FORMAT)
+    _, shape, found = arguments_of_data(array, None, {}, zarr_format, fill_masked=True)
+    return {"shape": shape, "dtype": found["dtype"]}
+
+
+def _meaning(array: Array | ArrayView, arguments: Mapping[str, Any]) -> Meaning:
+    """Return what an array like another one says of its elements; as in a copy, but nothing is refused."""
+    before, metadata = array.zarr_format, array.metadata
+    after, dtype = arguments.get("zarr_format", format_of_copies(before)), arguments.get("dtype")
+    check_zarr_format(after, new=True)
+    meaning = Conventions(before, after, {"": metadata}).of_array("", metadata)
+    if metadata.dimension_names is not None and meaning.dimension_names is None:
+        # Some have none, which is refused where the format needs all.
+        meaning.dimension_names = metadata.dimension_names
+    if dtype is not None and before != after and data_type(dtype, after)[0].kind != metadata.dtype.kind:
+        # It is in the notation of another data type.
+        meaning.attributes.pop(MASK_ATTRIBUTE, None)
+    return meaning
+
+
+def _like_stored(array: Array | ArrayView, meaning: Meaning, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    result = arguments_of(array.metadata)
     if isinstance(array, ArrayView):
-        result = {**arguments_of(array.metadata), **array._layout(), "zarr_format": format_of_copies(array.zarr_format)}
-    elif isinstance(array, Array):
-        result = {**arguments_of(array.metadata), "zarr_format": format_of_copies(array.zarr_format)}
-    else:
-        # Its elements are not wanted, so it does not matter which of them are masked.
-        zarr_format = arguments.get("zarr_format", DEFAULT_FORMAT)
-        _, shape, found = arguments_of_data(array, None, {}, zarr_format, fill_masked=True)
-        return {"shape": shape, "dtype": found["dtype"]}
+        result |= array._layout()
+    result["zarr_format"] = format_of_copies(array.zarr_format)
+    result["dimension_names"] = meaning.dimension_names
+    result["fill_value"] = UNDEFINED if meaning.fill_value is None else meaning.fill_value
     if "shape" in arguments and check_shape(arguments["shape"]) != array.shape:
         for name in ("chunks", "shards", "dimension_names"):
             if len(check_shape(arguments["shape"])) != array.ndim:
@@ -231,6 +257,11 @@ def _like(array: Any, arguments: Mapping[str, Any]) -> dict[str, Any]:
         result.pop("codecs")
     if "dtype" in arguments:
         result.pop("fill_value")
+        zarr_format = arguments.get("zarr_format", result["zarr_format"])
+        names = arguments.get("dimension_names", result.get("dimension_names"))
+        if names is not None and not FORMATS[zarr_format].features.mask_attribute:
+            # xarray would mask elements that equal it.
+            result["fill_value"] = UNDEFINED
     if result.get("dimension_names") is not None:
         result["dimension_names"] = SourceNames(result["dimension_names"])
     return result

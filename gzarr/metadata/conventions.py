@@ -42,9 +42,19 @@ if TYPE_CHECKING:
 
     from .model import NodeMetadata, ZarrFormat
 
-_MASK: Final = "_FillValue"
+MASK_ATTRIBUTE: Final = "_FillValue"
 #: CF's older attribute, whose value xarray takes as it stands in JSON, so that it can be a string.
 _OLDER_MASK: Final = "missing_value"
+#: Members of documents that the formats define.
+_MEMBERS_OF_2: Final = frozenset(
+    ("zarr_format", "shape", "chunks", "dtype", "compressor", "fill_value", "order", "filters", "dimension_separator")
+)
+#: Those of version 3 that are objects.
+_MEMBERS_OF_3: Final = frozenset(
+    ("attributes", "data_type", "chunk_grid", "chunk_key_encoding", "fill_value", "consolidated_metadata")
+)
+#: CF's attributes of packed elements.
+_PACKING: Final = ("scale_factor", "add_offset")
 #: xarray hides the attributes that begin so, in any case: of groups in both formats, of arrays before version 3 only.
 _NCZARR_PREFIX: Final = "_nc"
 #: NCZarr's object that describes an array: in attributes or, up to netCDF-C 4.9.2, in ``.zarray``; and its list of
@@ -53,6 +63,9 @@ _NCZARR: Final = ("_nczarr_array", "_NCZARR_ARRAY")
 _NCZARR_DIMENSIONS: Final = ("dimension_references", "dimrefs")
 #: Attribute of the copy of a group in version 3 that keeps NCZarr's attributes of the arrays in the group, by name.
 _NCZARR_ARRAYS: Final = "_nczarr_arrays"
+#: Likewise, for what are members of documents up to netCDF-C 4.9.2: in ``.zarray`` of the arrays in the group, by name,
+#: and in its own ``.zgroup``, by the empty name.
+_NCZARR_MEMBERS: Final = "_nczarr_members"
 #: Attribute of GDAL's arrays that have a coordinate reference system, and the last dimensions of its rasters.
 _GDAL_CRS: Final = "_CRS"
 _GDAL_RASTER: Final = ("Y", "X")
@@ -78,6 +91,8 @@ class Meaning:
         Names of the array's dimensions: its own, or its image's.
     axes
         If the array is a level of an image of OME-Zarr that is converted, the names of that image's axes.
+    members
+        Members of NCZarr in the document of the copy.
     """
 
     attributes: dict[str, Any]
@@ -88,6 +103,7 @@ class Meaning:
     losses: list[str] = field(default_factory=list)
     names: tuple[str | None, ...] | None = None
     axes: tuple[str, ...] | None = None
+    members: dict[str, Any] = field(default_factory=dict)
 
 
 class Conventions:
@@ -107,17 +123,21 @@ class Conventions:
         self._downwards = before and not after
         self._nodes = nodes
         self._ome = OmeAttributes(FORMATS[source].ome_version, FORMATS[target].ome_version)
-        self._nczarr_children: dict[str, dict[str, Any]] = {}
-        # Groups with arrays that xarray cannot read, because they have no names of dimensions.
-        self._unreadable: set[str] = set()
+        # By the name of the attribute that keeps them, and the path of its group.
+        self._nczarr: dict[str, dict[str, dict[str, Any]]] = {_NCZARR_ARRAYS: {}, _NCZARR_MEMBERS: {}}
+        self._has_members = ".zgroup" in FORMATS[target].node_documents
         for path, node in nodes.items():
             if not isinstance(node, ArrayMetadata):
+                self._keep_nczarr(_NCZARR_MEMBERS, path, "", _members(node))
                 continue
             parent, _, name = path.rpartition("/")
-            if node.ndim and node.dimension_names is None:
-                self._unreadable.add(parent)
-            if self._upwards and path and (hidden := _nczarr_attributes(node.attributes)):
-                self._nczarr_children.setdefault(parent, {})[name] = hidden
+            if path:
+                self._keep_nczarr(_NCZARR_ARRAYS, parent, name, _nczarr_attributes(node.attributes))
+                self._keep_nczarr(_NCZARR_MEMBERS, parent, name, _members(node))
+
+    def _keep_nczarr(self, attribute: str, group: str, name: str, values: dict[str, Any]) -> None:
+        if self._upwards and values:
+            self._nczarr[attribute].setdefault(group, {})[name] = values
 
     def _names(self, path: str, metadata: ArrayMetadata) -> tuple[str | None, ...] | None:
         own = metadata.dimension_names
@@ -133,11 +153,16 @@ class Conventions:
         if isinstance(group, GroupMetadata):
             described = image_attributes(group, lambda below: self._nodes.get(join_path(path, below)))
         found = dict(self._ome.of_group(path, attributes, described))
-        if self._upwards and path in self._nczarr_children:
-            found[_NCZARR_ARRAYS] = self._nczarr_children[path]
-        elif self._downwards:
-            found.pop(_NCZARR_ARRAYS, None)
+        for attribute, kept in self._nczarr.items():
+            if path in kept:
+                found[attribute] = kept[path]
+            elif self._downwards:
+                found.pop(attribute, None)
         return found
+
+    def members_of_group(self, path: str) -> dict[str, Any]:
+        """Return the members of NCZarr in the document of the copy of a group, if that is in another format."""
+        return self._kept_members(path, "")
 
     def of_array(self, path: str, metadata: ArrayMetadata) -> Meaning:
         """Return the meaning of the copy of an array, whose group came before."""
@@ -166,20 +191,25 @@ class Conventions:
                 meaning.changes.append(
                     f"the attribute {name} of NCZarr is left out: it would be an array without a group"
                 )
+        if not path:
+            meaning.changes += [
+                f"the member {name} of NCZarr is left out: it would be an array without a group"
+                for name in _members(metadata)
+            ]
         if metadata.fill_value is None and _is_of_gdal(metadata):
             meaning.losses.append(
                 "GDAL sees no nodata, as the fill value is null; version 3 requires one, which GDAL takes for nodata"
             )
-        if meaning.dimension_names is None and _MASK not in attributes:
+        if meaning.dimension_names is None and MASK_ATTRIBUTE not in attributes:
             return
-        said = attributes.pop(_MASK, None)
+        said = attributes.pop(MASK_ATTRIBUTE, None)
         mask = said if metadata.fill_value is None else metadata.fill_value
         if mask is None:
             return
         if metadata.fill_value is not None and said is not None and not _is_one(said, mask, metadata.dtype):
             meaning.changes.append(
-                f"the attribute {_MASK} is {quote(plain_json(mask))}, the fill value, which xarray masks; it was "
-                f"{quote(said)}, which netCDF-C masks, and xarray takes no notice of"
+                f"the attribute {MASK_ATTRIBUTE} is {quote(plain_json(mask))}, the fill value, which xarray masks; it "
+                f"was {quote(said)}, which netCDF-C masks, and xarray takes no notice of"
             )
         try:
             _set_mask(attributes, mask, metadata)
@@ -193,8 +223,8 @@ class Conventions:
     def _lower(self, path: str, metadata: ArrayMetadata, meaning: Meaning) -> None:
         attributes = meaning.attributes
         names = metadata.dimension_names
-        if names is None and not metadata.ndim and path and path.rpartition("/")[0] not in self._unreadable:
-            # xarray reads no data set of version 2 with an array without them.
+        if names is None and not metadata.ndim:
+            # It has none; xarray reads no data set of version 2 with an array that does not say so.
             names = meaning.dimension_names = ()
         said = attributes.get(DIMENSIONS_ATTRIBUTE)
         if names is not None and said is not None and said != list(names):
@@ -204,9 +234,12 @@ class Conventions:
         if names is not None and None in names:
             meaning.losses.append("some of its dimensions have names and some have none; all names would be lost")
             names = meaning.dimension_names = None
-        self._restore_nczarr(path, attributes)
+        parent, _, name = path.rpartition("/")
+        if path:
+            attributes.update(self._kept_nczarr(_NCZARR_ARRAYS, parent, name))
+            meaning.members = self._kept_members(parent, name)
         unset = "fill_value" in metadata.document and metadata.document["fill_value"] is None
-        if _MASK in attributes:
+        if MASK_ATTRIBUTE in attributes:
             self._lower_mask(metadata, meaning)
         elif names is None or self._ome.axes.get(path) is not None or _is_harmless(metadata):
             pass
@@ -225,23 +258,27 @@ class Conventions:
         """Say with the fill value what the attribute says."""
         attributes = meaning.attributes
         try:
-            mask = decoded_mask(attributes[_MASK], metadata.dtype)
+            mask = decoded_mask(attributes[MASK_ATTRIBUTE], metadata.dtype)
         except _InexpressibleError:
             # xarray cannot read the array, nor its copy.
             return
         meaning.fill_value = _as_element(mask, metadata.dtype)
-        del attributes[_MASK]
+        del attributes[MASK_ATTRIBUTE]
         if metadata.dtype.kind in "iuf" and math.isfinite(mask) and _nczarr_has_mask(attributes):
             # netCDF-C reads only this; xarray only if the fill value is null, because no element can have the value.
-            attributes[_MASK] = mask
+            attributes[MASK_ATTRIBUTE] = mask
 
-    def _restore_nczarr(self, path: str, attributes: dict[str, Any]) -> None:
-        parent, _, name = path.rpartition("/")
-        group = self._nodes.get(parent)
-        if isinstance(group, GroupMetadata):
-            kept = group.attributes.get(_NCZARR_ARRAYS)
-            if isinstance(kept, dict) and isinstance(kept.get(name), dict):
-                attributes.update(kept[name])
+    def _kept_nczarr(self, attribute: str, path: str, name: str) -> dict[str, Any]:
+        group = self._nodes.get(path)
+        kept = group.attributes.get(attribute) if isinstance(group, GroupMetadata) else None
+        found = kept.get(name) if isinstance(kept, dict) else None
+        return found if isinstance(found, dict) else {}
+
+    def _kept_members(self, path: str, name: str) -> dict[str, Any]:
+        if not (self._downwards and self._has_members):
+            return {}
+        # No others, such as the shape.
+        return _nczarr_attributes(self._kept_nczarr(_NCZARR_MEMBERS, path, name))
 
 
 class _InexpressibleError(ValueError):
@@ -252,11 +289,16 @@ def _nczarr_attributes(attributes: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in attributes.items() if name.lower().startswith(_NCZARR_PREFIX)}
 
 
+def _members(node: NodeMetadata) -> dict[str, Any]:
+    """Return the members of NCZarr in the document of a node."""
+    return _nczarr_attributes(node.document.get(".zarray" if isinstance(node, ArrayMetadata) else ".zgroup", {}))
+
+
 def _nczarr_has_mask(attributes: Mapping[str, Any]) -> bool:
     """Return whether an array has the attribute for netCDF-C, as far as NCZarr's list of attributes says."""
     listed = attributes.get("_nczarr_attr")
     types = listed.get("types") if isinstance(listed, dict) else None
-    return not isinstance(types, dict) or _MASK in types
+    return not isinstance(types, dict) or MASK_ATTRIBUTE in types
 
 
 def nczarr_dimension_names(metadata: ArrayMetadata) -> list[str] | None:
@@ -304,11 +346,13 @@ def _set_mask(attributes: dict[str, Any], mask: Any, metadata: ArrayMetadata) ->
         others = attributes.get(_OLDER_MASK, [])
         values = [*(others if isinstance(others, list) else [others]), mask]
         attributes[_OLDER_MASK] = mask if values.count(mask) == len(values) else values
-    elif kind in "fcmM" and mask != mask:
-        # Missing elements are what they are, with or without a mask.
+    elif kind in "mM" and mask != mask:
+        # Missing elements are what they are, with or without a mask; version 3 has no words for it.
+        pass
+    elif kind in "fc" and mask != mask and not _is_packed(attributes):
         pass
     elif kind != "V":
-        attributes[_MASK] = encoded_mask(mask, metadata.dtype)
+        attributes[MASK_ATTRIBUTE] = encoded_mask(mask, metadata.dtype)
 
 
 def encoded_mask(mask: Any, dtype: np.dtype[Any]) -> Any:
@@ -398,9 +442,19 @@ def _is_one(said: Any, mask: Any, dtype: np.dtype[Any]) -> bool:
 
 
 def _is_harmless(metadata: ArrayMetadata) -> bool:
-    """Return whether nothing changes if elements that equal the fill value are missing."""
+    """Return whether nothing changes if elements that equal the fill value are missing.
+
+    That is so for NaN, but not for NaT, which xarray shows as an attribute of dates.
+    """
     value = metadata.fill_value
-    return value is None or metadata.dtype.type is np.void or bool(metadata.dtype.kind in "fcmM" and value != value)
+    if value is None or metadata.dtype.type is np.void:
+        return True
+    return bool(metadata.dtype.kind in "fc" and value != value) and not _is_packed(metadata.attributes)
+
+
+def _is_packed(attributes: Mapping[str, Any]) -> bool:
+    """Return whether xarray unpacks elements, into a data type that also depends on whether there is a mask."""
+    return not attributes.keys().isdisjoint(_PACKING)
 
 
 def _same_bits(fill_value: Any, metadata: ArrayMetadata) -> bool:
@@ -411,17 +465,43 @@ def _same_bits(fill_value: Any, metadata: ArrayMetadata) -> bool:
     return one.tobytes() == other.tobytes()
 
 
-def with_extras(made: ArrayMetadata, metadata: ArrayMetadata) -> ArrayMetadata:
-    """Return the metadata of a copy in the same format with what others have put into the documents of the source."""
-    if made.zarr_format != metadata.zarr_format:
+def group_with_members(made: GroupMetadata, members: Mapping[str, Any]) -> GroupMetadata:
+    """Return the metadata of the copy of a group with members of NCZarr in its document."""
+    if not members:
         return made
-    document = dict(made.document)
-    if (zarray := metadata.document.get(".zarray")) is not None:
-        document[".zarray"] = {**document[".zarray"], **_nczarr_attributes(zarray)}
-    elif metadata.fill_value is None and "fill_value" in document:
-        # GDAL's for no nodata.
-        return replace(made, document={**document, "fill_value": None}, fill_value=None)
-    return replace(made, document=document)
+    document = FORMATS[made.zarr_format].group_document(made)
+    return replace(made, document={**document, ".zgroup": {**document[".zgroup"], **members}})
+
+
+def with_extras(made: ArrayMetadata, metadata: ArrayMetadata, members: Mapping[str, Any]) -> ArrayMetadata:
+    """Return the metadata of a copy with what others have put into documents.
+
+    In the same format, it is what they have put into those of the source; in another one, ``members`` of NCZarr.
+    """
+    is_same = made.zarr_format == metadata.zarr_format
+    document, fill_value = dict(made.document), made.fill_value
+    extras = _members_of_others(metadata) if is_same else members
+    if ".zarray" in document:
+        document[".zarray"] = {**document[".zarray"], **extras}
+    else:
+        document |= extras
+        if is_same and metadata.fill_value is None and "fill_value" in document:
+            # GDAL's for no nodata.
+            document["fill_value"] = fill_value = None
+    return replace(made, document=document, fill_value=fill_value)
+
+
+def _members_of_others(node: NodeMetadata) -> dict[str, Any]:
+    """Return the members of the document of a node that its format, version 2 or 3, does not define."""
+    if node.zarr_format == 3:
+        # It demands of all others that they say so.
+        return {
+            name: value
+            for name, value in node.document.items()
+            if isinstance(value, dict) and value.get("must_understand") is False and name not in _MEMBERS_OF_3
+        }
+    found = node.document.get(".zarray" if isinstance(node, ArrayMetadata) else ".zgroup", {})
+    return {name: value for name, value in found.items() if name not in _MEMBERS_OF_2}
 
 
 # -- what changes ------------------------------------------------------------------------------------------------------
@@ -440,6 +520,10 @@ def differences(source: NodeMetadata, copied: NodeMetadata) -> list[str]:
         if keys[0] != keys[1]:
             zeros = (0,) * max(source.ndim, 1)
             found.append(f"the keys of chunks, such as {keys[0].encode(zeros)}, become {keys[1].encode(zeros)}")
+    if source.zarr_format != copied.zarr_format:
+        # What becomes of NCZarr's is said elsewhere.
+        left = _members_of_others(source).keys() - _members(source).keys()
+        found += [f"the member {name} of its document is left out" for name in sorted(left)]
     for name in [*source.attributes, *(name for name in copied.attributes if name not in source.attributes)]:
         if name not in copied.attributes:
             found.append(f"the attribute {name} is left out")

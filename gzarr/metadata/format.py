@@ -66,6 +66,8 @@ class Features:
         Missing elements by CF's attribute ``_FillValue``, as in xarray; otherwise those equal to the fill value are.
     zstd
         A zstd codec, not only zstd inside Blosc.
+    unread_codecs
+        Codecs of numcodecs that no other library knows in the format. They are written where they are asked for.
     portable
         Documents that do not state the location of their node, so that a copy of the node can reuse them.
     writable
@@ -79,6 +81,7 @@ class Features:
     byte_order_codec: bool = False
     mask_attribute: bool = False
     zstd: bool = True
+    unread_codecs: tuple[str, ...] = ()
     portable: bool = True
     writable: bool = True
 

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ..arrays.objects import TEXTS, object_codec
 from ..codecs.choice import AUTO, SourceCodecs, as_codecs
+from ..codecs.numcodecs_adapter import NumcodecsCodec
 from ..documents.json import quote
 from ..errors import ArgumentError
 from ..hierarchy.array_spec import UNDEFINED, arguments_of, new_metadata
-from ..metadata.conventions import with_extras
+from ..metadata.conventions import group_with_members, with_extras
 from ..metadata.formats import FORMATS, is_another
 from ..metadata.model import ArrayMetadata, GroupMetadata
 from ..metadata.to_documents import SourceAttributes
@@ -28,12 +29,14 @@ if TYPE_CHECKING:
 KEEP: Final = "keep"
 
 
-def group_metadata(metadata: GroupMetadata, zarr_format: ZarrFormat, attributes: Mapping[str, Any]) -> GroupMetadata:
-    """Return the metadata of the copy of a group, with the attributes that it has in the other format."""
+def group_metadata(
+    metadata: GroupMetadata, zarr_format: ZarrFormat, attributes: Mapping[str, Any], members: Mapping[str, Any]
+) -> GroupMetadata:
+    """Return the metadata of the copy of a group, with the attributes and members that it has in the other format."""
     format = FORMATS[zarr_format]
     if format.can_reuse(metadata) and not metadata.implicit:
         return format.unconsolidated(metadata)
-    return GroupMetadata(attributes=dict(attributes), zarr_format=zarr_format)
+    return group_with_members(GroupMetadata(attributes=dict(attributes), zarr_format=zarr_format), members)
 
 
 class ChunkStorage(NamedTuple):
@@ -110,6 +113,8 @@ def array_metadata(
             f"only Zarr format 2 has; zarr_format=2 keeps them{others}"
         )
     try:
+        if kept[2] and (codec := unread_codec(metadata, zarr_format)) is not None:
+            raise ArgumentError(f"in it, zarr-python and other libraries do not know the codec {codec.label}")
         made = new_metadata(to, shape, zarr_format, layout=layout, **arguments)
     except ArgumentError as error:
         hint = ""
@@ -126,7 +131,18 @@ def array_metadata(
             f"'/{at}' cannot be copied{in_format} without loss: its elements of {metadata.dtype} "
             f"would become {made.dtype}"
         )
-    return with_extras(made, metadata)
+    return with_extras(made, metadata, meaning.members)
+
+
+def unread_codec(metadata: ArrayMetadata, zarr_format: ZarrFormat) -> Codec | None:
+    """Return a codec of an array that no other library would read in a copy in another format, if there is one."""
+    format = FORMATS[zarr_format]
+    if format.can_reuse(metadata):
+        return None
+    unread = format.features.unread_codecs
+    # Those in shards.
+    codecs = arguments_of(metadata)["codecs"] if unread else ()
+    return next((codec for codec in codecs if isinstance(codec, NumcodecsCodec) and codec.id in unread), None)
 
 
 def _object_maker(codecs: Sequence[Codec], metadata: ArrayMetadata) -> Codec | None:

@@ -28,10 +28,10 @@ from ..codecs.choice import AUTO, SourceCodecs
 from ..codecs.codec import ArrayRepresentation
 from ..errors import ArgumentError, MetadataError, NodeNotFoundError
 from ..flags import check_flags
-from ..hierarchy.array_spec import UNDEFINED, new_metadata
+from ..hierarchy.array_spec import new_metadata
 from ..hierarchy.create_filled import arguments_like
 from ..hierarchy.group import Group, make_node
-from ..metadata.conventions import Conventions, differences
+from ..metadata.conventions import Conventions, differences, with_extras
 from ..metadata.formats import FORMATS, format_of_copies
 from ..metadata.model import ArrayMetadata, GroupMetadata
 from ..metadata.to_documents import SourceAttributes
@@ -43,7 +43,7 @@ from ..stores.keys import join_path, normalize_path
 from ..stores.places import place_of
 from ..stores.places_read import check_apart
 from ..stores.resolve import as_store
-from .copied_metadata import KEEP, KEPT, array_metadata, check_names, group_metadata, names_axes
+from .copied_metadata import KEEP, KEPT, array_metadata, check_names, group_metadata, names_axes, unread_codec
 from .copy_apart import WAY_OUT, ApartCopy
 from .copy_array import ABSENT_OBJECTS, MADE, ArrayCopy, StoredArray
 from .copy_options import DEFAULT_BUDGET_BYTES, CopyOptions
@@ -109,7 +109,9 @@ def copy(  # noqa: PLR0913
         inner chunks into chunks. Arrays of Python objects keep the codec that makes bytes of them, and ``codecs`` come
         after it, unless one of them is such a codec itself. ``chunks`` and ``shards`` may also map names of axes to
         lengths, such as ``{"z": 16, "y": 64, "x": -1}``: these are cut to the shape of each array, all else is kept.
-        Axes have the names of dimensions, or the axes of the OME-Zarr image that an array is a level of.
+        Axes have the names of dimensions, or the axes of the OME-Zarr image that an array is a level of. ``"auto"``
+        chooses for each array alone; xarray has ``ds.chunks`` only of arrays with the same chunks along a dimension,
+        for which lengths by name are.
     device
         Device that decodes and encodes: ``"cpu"``, ``"cuda"``, ``"cuda:N"`` or ``"auto"``.
     overwrite
@@ -218,7 +220,7 @@ def prepare_copy(
     options
         How the copy is made.
     kept_arrays
-        Paths of arrays in the source whose chunks, shards and codecs are kept.
+        Paths of arrays in the source whose chunks, shards and codecs are kept, if others read the codecs in the copy.
 
     Returns
     -------
@@ -268,13 +270,15 @@ def _plan_nodes(
     for below, metadata in nodes.items():
         to, at = join_path(target.path, below), join_path(root.path, below)
         if isinstance(metadata, GroupMetadata):
-            group = group_metadata(metadata, zarr_format, conventions.of_group(below, metadata.attributes))
+            attributes, members = conventions.of_group(below, metadata.attributes), conventions.members_of_group(below)
+            group = group_metadata(metadata, zarr_format, attributes, members)
             planned.groups[to] = group
             if changed := differences(metadata, group):
                 said.changes[f"/{at}"] = changed
             continue
         meaning = conventions.of_array(below, metadata)
-        storage = KEPT if at in kept_arrays else options.storage
+        stays = at in kept_arrays and unread_codec(metadata, zarr_format) is None
+        storage = KEPT if stays else options.storage
         absent_rows = _has_absent_rows(root, metadata, at)
         if absent_rows and all(value is None or isinstance(value, str) for value in storage):
             # "auto" or "keep": of these, what keeps the elements.
@@ -457,11 +461,9 @@ def _as_stored(view: ArrayView) -> ArrayMetadata:
     """Return the metadata of an array with the elements of a view, in chunks and codecs like its array's."""
     arguments = arguments_like(view, {"attributes": SourceAttributes(view.metadata.attributes)})
     arguments["codecs"] = SourceCodecs(arguments["codecs"])
-    if arguments["fill_value"] is None:
-        arguments["fill_value"] = UNDEFINED
     if FORMATS[view.zarr_format].copied_as is None:
         arguments["chunk_key_encoding"] = view.metadata.chunk_key_encoding
-    return new_metadata("", **arguments)
+    return with_extras(new_metadata("", **arguments), view.metadata, {})
 
 
 def _nodes(root: Array | ArrayView | Group) -> Iterator[tuple[str, NodeMetadata]]:

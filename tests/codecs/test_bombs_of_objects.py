@@ -76,6 +76,23 @@ def test_texts_are_one_value(name: str, monkeypatch: pytest.MonkeyPatch) -> None
     assert _decode(name, data).tolist() == items.tolist()
 
 
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-32"])
+def test_bytes_of_wide_characters_are_no_quotes(encoding: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of this character, one byte is that of a quote, between which commas would not count."""
+    monkeypatch.setattr(object_codecs, "MORE_VALUES", 50)
+    config = {"id": "json2", "encoding": encoding, "ensure_ascii": False}
+    codec = codec_from_v2(config, "$", first=True, objects=True)
+    items = np.empty(3, object)
+    items[:] = ["\u2201", "," * 300, "\u2201"]
+    data = numcodecs.get_codec(config).encode(items)
+    assert codec.decode(data, THREE).tolist() == items.tolist()
+    items[1] = [[]] * 300
+    data = numcodecs.get_codec(config).encode(items)
+    for call in (lambda: codec.decode(data, THREE), lambda: codec.encode(items, THREE)):
+        with pytest.raises(ValueError, match="for 3 elements; a chunk may have 50"):
+            call()
+
+
 def test_false_numbers_of_items() -> None:
     """MessagePack would make each list before its items."""
     n = 1 << 17

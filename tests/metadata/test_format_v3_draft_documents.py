@@ -58,11 +58,27 @@ class TestArrays:
             ("https://purl.org/zarr/spec/protocol/extensions/datetime-dtypes/1.0", "<m8[s]", "m8[s]"),
             ("TODO: unicode array protocol URL", ">U3", "U3"),
             ("TODO: structured array protocol URL", [["x", "<i2"], ["y", "|u1"]], [("x", "i2"), ("y", "u1")]),
+            ("TODO: structured array protocol URL", [["", "|V5"]], "V5"),
         ],
     )
     def test_data_types_of_extensions(self, extension: str, type_: Any, dtype: Any) -> None:
         data_type = {"extension": extension, "type": type_, "fallback": "r8"}
         assert parse(data_type=data_type, fill_value=None).dtype == np.dtype(dtype)
+
+    def test_raw_bytes(self) -> None:
+        """As zarr-python 2.12 to 2.18 write them: by the ``descr`` of NumPy's type, with its fill value in base64."""
+        values = VALUES.view("V8")
+        descr = json.loads(json.dumps(values.dtype.descr))
+        data_type = {"extension": "TODO: structured array protocol URL", "type": descr, "fallback": None}
+        array = gzarr.open(hierarchy(data_type=data_type, fill_value="AAAAAAAAAAE="), path="a", device="cpu")
+        assert (array.dtype, array.fill_value) == (values.dtype, np.void(b"\0" * 7 + b"\1"))
+        same(array[...], values)
+        copied: dict[str, Any] = {}
+        gzarr.copy(array, copied, zarr_format=3)
+        same(gzarr.open_array(copied)[...], values)
+        for other in ([["", "<i8"]], [["", "|V8", [1]]], [["", "|V4"], ["", "|V4"]]):
+            with pytest.raises(errors.MetadataError, match="a field needs a name"):
+                parse(data_type={**data_type, "type": other}, fill_value=None)
 
     @pytest.mark.parametrize(
         ("fallback", "read_as"),

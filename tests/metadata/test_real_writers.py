@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from typing import Any
 
 import numcodecs
@@ -139,3 +140,116 @@ def test_null_of_javascript(data_type: str, tmp_path: Any, capsys: Any) -> None:
     assert np.isnan(array.fill_value)
     assert "read as NaN" in departures(values, tmp_path, capsys)
     assert gzarr.open_array(v3(fill_value=None))[...].tolist() == [0] * 12
+
+
+NAMED_TWICE: dict[str, dict[str, Any]] = {
+    "adler32": {},
+    "astype": {"encode_dtype": "int64", "decode_dtype": "int32"},
+    "blosc": {"cname": "lz4", "clevel": 5, "shuffle": 1, "blocksize": 0},
+    "bz2": {"level": 1},
+    "crc32": {},
+    "crc32c": {},
+    "delta": {"dtype": "int32"},
+    "fixedscaleoffset": {"scale": 2, "offset": 1, "dtype": "int32", "astype": "int32"},
+    "fletcher32": {},
+    "gzip": {"level": 1},
+    "jenkins_lookup3": {"initval": 0},
+    "lz4": {"acceleration": 1},
+    "lzma": {"preset": 1},
+    "shuffle": {"elementsize": 4},
+    "zlib": {"level": 3},
+    "zstd": {"level": 1},
+}
+
+
+@pytest.mark.parametrize("name", sorted(NAMED_TWICE))
+@pytest.mark.parametrize("sharded", [False, True])
+def test_codecs_of_numcodecs_with_their_names_in_their_configuration(
+    name: str, sharded: bool, tmp_path: Any, capsys: Any
+) -> None:
+    """As zarr-python 3.0.0 and 3.0.1 write them with numcodecs 0.14."""
+    codec = {"name": f"numcodecs.{name}", "configuration": {"id": name, **NAMED_TWICE[name]}}
+    filters = name in ("astype", "delta", "fixedscaleoffset")
+    codecs: list[Any] = [codec, LITTLE] if filters else [LITTLE, codec]
+    where = "$.codecs"
+    if sharded:
+        where = "$.codecs[0].configuration.codecs"
+        index = [LITTLE, {"name": "crc32c"}]
+        inner = {"chunk_shape": [6], "codecs": codecs, "index_codecs": index, "index_location": "end"}
+        codecs = [{"name": "sharding_indexed", "configuration": inner}]
+    values = v3(codecs=codecs)
+    said = f"{where}[{0 if filters else 1}].configuration.id: the codec's name once more"
+    assert said in departures(values, tmp_path, capsys)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        zarr.open_array(tmp_path, mode="r+")[...] = DATA
+    array = gzarr.open_array(tmp_path, mode="r+")
+    np.testing.assert_array_equal(array[...], DATA)
+    array.attrs["written"] = "again"
+    assert '"id"' not in (tmp_path / "zarr.json").read_text()
+    np.testing.assert_array_equal(gzarr.open_array(tmp_path)[...], DATA)
+
+
+def test_other_names_in_configurations() -> None:
+    bits = {"name": "numcodecs.bitround", "configuration": {"id": "bitround", "keepbits": 3}}
+    assert gzarr.open_array(v3(data_type="float32", codecs=[bits, LITTLE])).dtype == np.float32
+    for name, said in (("numcodecs.zlib", "gzip"), ("numcodecs.zlib", 3), ("gzip", "gzip")):
+        codec = {"name": name, "configuration": {"id": said, "level": 1}}
+        with pytest.raises(gzarr.MetadataError, match="does not know 'id'"):
+            gzarr.open_array(v3(codecs=[LITTLE, codec]))
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_raw_bytes_in_vlen_bytes(order: str) -> None:
+    """As zarr-python 3.0.0 and 3.0.1 write them; newer versions do not read them."""
+    items = [b"hello", b"\0\0\0\0\1", b"world", b"12345", b"abc\0\0", b"\0\0\0\0\0"]
+    members = {"shape": [2, 3], "chunks": [2, 3], "dtype": "|V5", "fill_value": None, "order": order}
+    chunk = numcodecs.VLenBytes().encode(np.array(items, object))
+    values = v2(b"", filters=[{"id": "vlen-bytes"}], compressor={"id": "zstd", "level": 0}, **members)
+    values["0.0"] = bytes(numcodecs.Zstd(0).encode(chunk))
+    array = gzarr.open_array(values, mode="r+")
+    expected = np.array(items, "V5").reshape((2, 3), order=order)  # type: ignore[call-overload]
+    assert array[...].tobytes() == expected.tobytes()
+    array[...] = expected[::-1]
+    assert gzarr.open_array(values)[...].tobytes() == expected[::-1].tobytes()
+    for wrong in (b"1234", b"123456", b""):
+        chunk = numcodecs.VLenBytes().encode(np.array([wrong, *items[1:]], object))
+        values["0.0"] = bytes(numcodecs.Zstd(0).encode(chunk))
+        with pytest.raises(gzarr.ChunkDecodeError, match=f"an item of {len(wrong)} bytes, expected 5"):
+            gzarr.open_array(values)[...]
+
+
+def test_raw_bytes_in_pickles() -> None:
+    values = np.array([b"hello", b"\0\0\0\0\1"], "V5")
+    members = {"shape": [2], "chunks": [2], "dtype": "|V5", "fill_value": None}
+    stored = v2(bytes(numcodecs.Pickle().encode(values)), filters=[{"id": "pickle", "protocol": 5}], **members)
+    assert gzarr.open_array(stored, allow_pickle=True)[...].tobytes() == values.tobytes()
+
+
+def test_records_are_no_raw_bytes() -> None:
+    for dtype in ([["x", "|u1"]], "bfloat16"):
+        with pytest.raises(gzarr.MetadataError, match="vlen-bytes holds items of any length"):
+            gzarr.open_array(v2(b"", dtype=dtype, filters=[{"id": "vlen-bytes"}], fill_value=None))
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "ISO-8859-1", "utf-16", "utf_16_be", "U32", "utf-32-le", "US-ASCII"])
+def test_text_encodings_of_json2(encoding: str, tmp_path: Any) -> None:
+    codec = numcodecs.JSON(encoding=encoding, ensure_ascii=False)
+    text = "a" if "ASCII" in encoding else "\xe9"
+    items = np.array([text, None, {text: [1]}, 2.5], object)
+    members = {"shape": [4], "chunks": [4], "dtype": "|O", "fill_value": None}
+    values = v2(bytes(codec.encode(items)), filters=[codec.get_config()], **members)
+    array = gzarr.open_array(values, mode="r+")
+    assert array[...].tolist() == items.tolist()
+    array[0] = text * 2
+    assert codec.decode(values["0"])[:2].tolist() == [text * 2, None]
+
+
+@pytest.mark.parametrize(
+    "encoding", ["rot13", "base64", "punycode", "idna", "unicode_escape", "utf-7", "cp037", "x" * 99, ""]
+)
+def test_other_encodings_of_json2(encoding: str) -> None:
+    codec = {"id": "json2", "encoding": encoding}
+    with pytest.raises(gzarr.MetadataError, match=r"needs one of 'ascii', 'utf-8', .* for 'encoding'") as caught:
+        gzarr.open_array(v2(b"", dtype="|O", fill_value=None, filters=[codec]))
+    assert caught.value.json_path == "$.filters[0].encoding"

@@ -25,7 +25,7 @@ def hierarchy(zarr_format: Any = 3, store: Any = None) -> Any:
     sparse[:25, 31:] = 3
     sparse[397] = np.arange(60)
     root.create_array("times", data=np.arange(10).astype("M8[ns]"), chunks=3)
-    root.create_array("scalar", data=np.float64(2.5))
+    root.create_array("scalar", data=np.float64(2.5), fill_value=np.nan, dimension_names=())
     root.create_array("none", shape=(0, 3), chunks=(1, 3), dtype="u1")
     return store
 

@@ -141,6 +141,75 @@ def test_netcdf(mode: str, tmp_path: Path) -> None:
             )
 
 
+def older_netcdf() -> dict[str, bytes]:
+    """Return what libnetcdf 4.9 writes: descriptions of groups and arrays are members of their documents."""
+    array = {"zarr_format": 2, "order": "C", "compressor": None, "filters": None}
+    documents = {
+        ".zgroup": {
+            "zarr_format": 2,
+            "_nczarr_superblock": {"version": "2.0.0"},
+            "_nczarr_group": {"dims": {"unused": 9, "x": 2}, "vars": ["s"], "groups": ["g"]},
+        },
+        ".zattrs": {"_NCProperties": "version=2", "_nczarr_attr": {"types": {"_NCProperties": ">S1"}}},
+        "s/.zarray": {
+            **array, "shape": [1], "dtype": "<f8", "chunks": [1], "fill_value": 9.5,
+            "_nczarr_array": {"dimrefs": [], "storage": "scalar"},
+        },
+        "s/.zattrs": {"_ARRAY_DIMENSIONS": ["_scalar_"], "_nczarr_attr": {"types": {}}},
+        "g/.zgroup": {"zarr_format": 2, "_NCZARR_GROUP": {"dims": {}, "vars": ["v"], "groups": []}},
+        "g/v/.zarray": {
+            **array, "shape": [2], "dtype": "<i4", "chunks": [2], "fill_value": -7,
+            "_NCZARR_ARRAY": {"dimrefs": ["/x"], "storage": "chunked"},
+        },
+        "g/v/.zattrs": {"_ARRAY_DIMENSIONS": ["x"]},
+    }  # fmt: skip
+    values = {key: json.dumps(document).encode() for key, document in documents.items()}
+    return {**values, "s/0": np.array([3.0]).tobytes(), "g/v/0": np.array([1, 2], "<i4").tobytes()}
+
+
+def test_members_of_netcdf() -> None:
+    source = older_netcdf()
+    other: dict[str, Any] = {}
+    back: dict[str, Any] = {}
+    gzarr.copy(source, other, zarr_format=3)
+    gzarr.copy(other, back, zarr_format=2)
+    for key in (key for key in source if "/." in f"/{key}"):
+        one, found = (json.loads(values[key]) for values in (source, back))
+        if key.endswith(".zarray"):
+            # zarr-python's.
+            assert found.pop("dimension_separator") == "."
+        if key == "g/v/.zattrs":
+            # Without NCZarr's list of attributes, the mask is said in both ways.
+            assert found.pop("_FillValue") == -7
+        assert found == one, key
+    for node in ("", "g"):
+        xr.testing.assert_identical(
+            *(
+                xr.open_dataset(values, engine="gzarr", group=node or None, consolidated=False).load()
+                for values in (source, other)
+            )
+        )
+
+
+def test_members_of_netcdf_in_other_places() -> None:
+    source = older_netcdf()
+    alone: dict[str, Any] = {}
+    gzarr.copy(source, alone, path="g/v", zarr_format=3)
+    assert b"nczarr" not in b"".join(alone.values()).lower()
+    # What keeps members cannot change others.
+    group = {"zarr_format": 3, "node_type": "group"}
+    kept = {"": {"zarr_format": 3}, "a": {"shape": [9], "_nczarr_array": {"storage": "chunked"}}, "b": 3}
+    store: dict[str, Any] = {"zarr.json": json.dumps({**group, "attributes": {"_nczarr_members": kept}}).encode()}
+    gzarr.create_array(store, path="a", data=np.arange(3), zarr_format=3)
+    gzarr.create_array(store, path="b", data=np.arange(3), zarr_format=3)
+    back: dict[str, Any] = {}
+    gzarr.copy(store, back, zarr_format=2)
+    assert json.loads(back[".zgroup"]) == {"zarr_format": 2}
+    document = json.loads(back["a/.zarray"])
+    assert (document["shape"], document["_nczarr_array"]) == ([3], {"storage": "chunked"})
+    assert not any("nczarr" in name for name in json.loads(back["b/.zarray"]))
+
+
 # -- GDAL
 
 

@@ -375,3 +375,68 @@ def test_a_refused_copy_of_the_same_format_names_no_format() -> None:
     gzarr.create_array(store, path="t", data=np.zeros(4))
     with pytest.raises(ArgumentError, match=r"^'/t' cannot be copied: "):
         gzarr.copy(store, {}, shards=3, chunks=2)
+
+
+NEWER: dict[str, dict[str, Any]] = {
+    "packed": {"data": np.array([1, 2, np.nan], "f4"), "fill_value": np.nan, "attributes": {"scale_factor": 0.1}},
+    "moved": {"data": np.array([1, 2, 3], "f4"), "fill_value": np.nan, "attributes": {"add_offset": 2}},
+    "dates": {"data": np.array([1, 2, "NaT"], "M8[ns]"), "fill_value": np.datetime64("NaT", "ns")},
+    "differences": {"data": np.array([1, 2, "NaT"], "m8[ns]"), "fill_value": np.timedelta64("NaT", "ns")},
+}
+
+
+@pytest.mark.filterwarnings("ignore::zarr.errors.ZarrUserWarning", "ignore::zarr.errors.UnstableSpecificationWarning")
+@pytest.mark.parametrize("name", NEWER)
+def test_fill_values_of_newer_arrays_mask_nothing_in_older_ones(name: str, tmp_path: Path) -> None:
+    root = zarr.create_group(tmp_path / "source", zarr_format=3)
+    root.create_array("v", chunks=(1,), dimension_names=["x"], **NEWER[name])
+    gzarr.copy(tmp_path / "source", tmp_path / "copy", zarr_format=2, read_back=True)
+    check_same(tmp_path / "source", tmp_path / "copy")
+    assert zarr.open_array(tmp_path / "copy/v").nchunks_initialized == 3
+
+
+@pytest.mark.parametrize("packing", [{"scale_factor": 0.1}, {"add_offset": 1.0}, {}], ids=str)
+def test_masks_of_nan_choose_the_data_type(packing: dict[str, Any], tmp_path: Path) -> None:
+    old(tmp_path / "source", "f4", [1, np.nan, 3], fill_value=np.nan, attributes=packing)
+    gzarr.copy(tmp_path / "source", tmp_path / "copy", zarr_format=3, read_back=True)
+    check_same(tmp_path / "source", tmp_path / "copy")
+    assert ("_FillValue" in zarr.open_array(tmp_path / "copy/v").attrs) == bool(packing)
+    gzarr.copy(tmp_path / "copy", tmp_path / "back", zarr_format=2, read_back=True)
+    check_same(tmp_path / "source", tmp_path / "back")
+
+
+def test_arrays_without_dimensions_by_themselves(tmp_path: Path) -> None:
+    root = zarr.create_group(tmp_path / "source", zarr_format=3)
+    root.create_array("v", data=np.array(0), fill_value=0)
+    array = gzarr.open_array(tmp_path / "source", path="v")
+    gzarr.copy(tmp_path / "source", tmp_path / "path", path="v", dest_path="v", zarr_format=2)
+    gzarr.copy(array, tmp_path / "array", dest_path="v", zarr_format=2)
+    gzarr.copy(array.view[...], tmp_path / "view", dest_path="v", zarr_format=2)
+    for name in ("path", "array", "view"):
+        check_same(tmp_path / "source", tmp_path / name)
+    # Nor does it matter what else is in the group.
+    root.create_array("unnamed", data=np.zeros(3))
+    gzarr.copy(tmp_path / "source", tmp_path / "both", zarr_format=2)
+    assert zarr.open_array(tmp_path / "both/v").attrs["_ARRAY_DIMENSIONS"] == []
+    with xr.open_dataset(tmp_path / "both", engine="gzarr", drop_variables=["unnamed"], consolidated=False) as copied:
+        assert (copied.v.dtype, copied.v.item()) == (np.dtype(int), 0)
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_members_of_others_stay(zarr_format: Any, tmp_path: Path, capsys: Any) -> None:
+    source, name = tmp_path / "source", "zarr.json" if zarr_format == 3 else ".zarray"
+    zarr.create_group(source, zarr_format=zarr_format).create_array("v", data=np.arange(8), chunks=(2,))
+    of_others = {"proj": {"must_understand": False, "code": 4326}, "q": {"must_understand": False}}
+    document = json.loads((source / "v" / name).read_bytes())
+    (source / "v" / name).write_text(json.dumps({**document, **of_others}))
+    gzarr.copy(source, tmp_path / "copy", chunks=4, codecs="zstd", read_back=True)
+    gzarr.copy(gzarr.open_array(source, path="v").view[2:], tmp_path / "view/v", chunks=3)
+    optimized(source, tmp_path / "optimized", "--chunks", "8")
+    for copied in ("copy", "view", "optimized"):
+        found = json.loads((tmp_path / copied / "v" / name).read_bytes())
+        assert {key: found.get(key) for key in of_others} == of_others
+        assert gzarr.open_array(tmp_path / copied, path="v").chunks != (2,)
+        assert found.keys() - of_others.keys() == document.keys()
+    capsys.readouterr()
+    optimized(source, tmp_path / "other", "--zarr-format", str(5 - zarr_format))
+    assert "the member proj of its document is left out" in capsys.readouterr().out

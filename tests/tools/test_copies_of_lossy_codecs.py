@@ -253,3 +253,33 @@ def test_nothing_is_lost_of_nothing(filters: list[Any]) -> None:
     gzarr.create_array(source, shape=0, chunks=3, dtype=dtype, codecs=filters, zarr_format=3)
     assert gzarr.copy(source, {}, chunks=5).shape == (0,)
     assert not prepare_copy(source, {}, CopyOptions(chunks=5, lossy=True)).differences.losses
+
+
+@pytest.mark.parametrize(
+    ("codec", "values"),
+    [
+        (numcodecs.Base64(), np.arange(6, dtype="<i4")),
+        (numcodecs.Categorize(["a", "b"], "<U1"), np.array(["a", "b", "a"], "<U1")),
+    ],
+    ids=["base64", "categorize"],
+)
+def test_codecs_that_no_other_library_reads(codec: Any, values: Any, tmp_path: Path) -> None:
+    """In version 3, zarr-python does not know them."""
+    made(tmp_path / "source", data=values, chunks=3, zarr_format=2, filters=[codec], compressors=None)
+    np.testing.assert_array_equal(zarr.open_array(tmp_path / "source", mode="r")[...], values)
+    for options in ({}, {"lossy": True}, {"chunks": 2}):
+        with pytest.raises(
+            ArgumentError, match=rf"do not know the codec numcodecs\.{codec.codec_id}; other .*codecs='auto'"
+        ):
+            gzarr.copy(tmp_path / "source", tmp_path / "other", zarr_format=3, **options)
+    assert not (tmp_path / "other").exists()
+    gzarr.copy(tmp_path / "source", tmp_path / "other", zarr_format=3, codecs="auto")
+    np.testing.assert_array_equal(zarr.open_array(tmp_path / "other", mode="r")[...], values)
+    # Although a copy of so few elements is larger.
+    assert main(["optimize", str(tmp_path / "source"), str(tmp_path / "optimized"), "--zarr-format", "3"]) == 0
+    np.testing.assert_array_equal(zarr.open_array(tmp_path / "optimized", mode="r")[...], values)
+    # What is asked for by name is written, and what is in version 3 already stays.
+    gzarr.copy(tmp_path / "source", tmp_path / "named", zarr_format=3, codecs=[codec])
+    gzarr.copy(tmp_path / "named", tmp_path / "again", chunks=2)
+    assert f"numcodecs.{codec.codec_id}" in (tmp_path / "again" / "zarr.json").read_text()
+    np.testing.assert_array_equal(gzarr.open_array(tmp_path / "again")[...], values)

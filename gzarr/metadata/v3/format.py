@@ -44,7 +44,11 @@ class V3(Format):
     title = "version 3"
     looked_for = _NAME
     features: ClassVar[Features] = Features(
-        shards=True, dimension_names=True, byte_order_codec=True, mask_attribute=True
+        shards=True,
+        dimension_names=True,
+        byte_order_codec=True,
+        mask_attribute=True,
+        unread_codecs=("base64", "categorize"),
     )
     document_names: ClassVar[tuple[str, ...]] = (_NAME,)
     node_documents: ClassVar[tuple[str, ...]] = (_NAME,)

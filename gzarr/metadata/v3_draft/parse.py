@@ -35,6 +35,7 @@ from ..v2.parse import codec_chain, object_codec
 _CODEC_URI: Final = re.compile(r"https?://purl\.org/zarr/spec/codecs?/([A-Za-z0-9_-]{1,50})(/1(\.[0-9]+)?)?/?")
 _CODECS: Final = ("blosc", "bz2", "gzip", "lz4", "lzma", "zlib", "zstd")
 _CORE_TYPE: Final = re.compile(r"bool|u?int(8|16|32|64)|float(16|32|64)|complex(64|128)|r[0-9]{1,11}")
+_RAW_BYTES: Final = re.compile(r"\|V[0-9]{1,10}")
 # Data type extensions of the drafts, and zarr-python's names for them. Their types are NumPy type strings.
 _TYPE_EXTENSION: Final = re.compile(
     r"https?://(purl\.org/zarr/spec|zarr-specs\.readthedocs\.io)/[^?#]*/(complex|datetime|string|struct)(-dtypes)?"
@@ -219,8 +220,8 @@ def _data_type(value: Any, at: str = "$.data_type", *, allow_fallback: bool) -> 
             raise UnsupportedError(
                 f"the data type {quote(value['type'])} of {quote(extension)} is not known", json_path=f"{at}.type"
             )
-        stored = parse_v2(value["type"], f"{at}.type")
-        return stored, value["type"] if isinstance(value["type"], str) else json.dumps(value["type"])
+        said = _raw_bytes(value["type"]) or value["type"]
+        return parse_v2(said, f"{at}.type"), said if isinstance(said, str) else json.dumps(said)
     except MetadataError as error:
         fallback = _fallback(value.get("fallback"), f"{at}.fallback")
         if fallback is None:
@@ -233,6 +234,17 @@ def _data_type(value: Any, at: str = "$.data_type", *, allow_fallback: bool) -> 
             ) from None
         warnings.warn(f"{error.message}; elements are read as {fallback[1]!r}", UserWarning, stacklevel=2)
         return fallback
+
+
+def _raw_bytes(value: Any) -> str | None:
+    """Return the type string in ``[["", "|V5"]]``, by which zarr-python means raw bytes; None for other types.
+
+    It writes the ``descr`` of NumPy's types, which has a field without a name for types without fields.
+    """
+    match value:
+        case [["", str(text)]] if _RAW_BYTES.fullmatch(text):
+            return text
+    return None
 
 
 def _fallback(value: Any, at: str) -> tuple[np.dtype[Any], str] | None:
