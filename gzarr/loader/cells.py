@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 IntArray: TypeAlias = npt.NDArray[np.int64]
+
+#: A block keeps at least so many groups, whatever arrays beside the main one ask for, as long as chunks are decoded no
+#: more often than this in the mean.
+_LEAST_GROUPS: Final = 64
+_MOST_DECODED: Final = 2.0
+#: Larger groups are no use unless they decode less by more than this factor.
+_HARDLY_MORE: Final = 1.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,16 +115,24 @@ def _sum_of_floors(count: int, divisor: int, step: int, first: int) -> int:
     return result
 
 
-def amplification(footprints: Sequence[Footprint], counts: Sequence[int], lengths: Sequence[int]) -> float:
-    """Return the bytes decoded by groups of some shape to the bytes of the chunks that are needed."""
+def amplification(
+    footprints: Sequence[Footprint], counts: Sequence[int], lengths: Sequence[int], blocks: float = math.inf
+) -> float:
+    """Return the bytes decoded by groups of some shape to the bytes of the chunks that are needed.
+
+    With a number of ``blocks``, groups in random order share them, and a chunk that several groups of one need is
+    decoded once.
+    """
     total = sum(f.weight for f in footprints)
     if not total:
         return 1.0
-    shares = [
-        f.weight / total * math.prod(f.amplification(d, counts[d], lengths[d]) for d in range(len(counts)))
-        for f in footprints
-    ]
-    return sum(shares)
+    result = 0.0
+    for f in footprints:
+        times = math.prod(f.amplification(d, counts[d], lengths[d]) for d in range(len(counts)))
+        if blocks < math.inf:
+            times = blocks * (1 - (1 - 1 / blocks) ** times)
+        result += f.weight / total * times
+    return result
 
 
 def group_lengths(
@@ -134,41 +149,67 @@ def group_lengths(
     target
         Amplification to reach.
     most_bytes
-        Most bytes that a group takes in memory; a chunk's cells stay together even if they take more.
+        Most bytes that a group takes in memory, half of a block; a chunk's cells stay together even if they take more.
 
     Returns
     -------
-    Integers of at least 1: as few cells as reach ``target``, or as come nearest to it.
+    Integers of at least 1: as few cells as reach ``target``, or as come nearest to it, for the array with the most
+    bytes alone. For others, more cells as far as blocks still have enough groups, or too much is decoded otherwise, and
+    as it helps.
     """
     if 0 in counts:
         return (1,) * len(counts)
     # Along each axis, groups of one chunk, two chunks, and so on, of the array with the most bytes.
     main = max(footprints, key=lambda f: f.weight)
-    # Labels in one chunk are no reason for large groups, by which images would hardly be mixed.
-    costly = [f for f in footprints if f is main or not f.is_light]
     steps = [max(c / s, 1.0) for c, s in zip(main.chunk, main.stride, strict=True)]
-    chunks = [1] * len(counts)
 
     def cells(chunks: Sequence[int]) -> tuple[int, ...]:
         return tuple(min(math.ceil(m * s), n) for m, s, n in zip(chunks, steps, counts, strict=True))
 
-    best = cells(chunks)
-    reached = amplification(costly, counts, best)
-    while reached > target:
+    def group_bytes(lengths: Sequence[int]) -> float:
+        return sum(f.group_bytes(lengths) for f in footprints)
+
+    def larger(asking: Sequence[Footprint], chunks: Sequence[int], most_bytes: float) -> tuple[float, list[int]] | None:
+        """Return the next larger groups that decode least, after how much that is; None if they are too large."""
         candidates = []
-        for d, count in enumerate(counts):
-            groups = -(-count // best[d])
+        for d, (length, count) in enumerate(zip(cells(chunks), counts, strict=True)):
+            groups = -(-count // length)
             if groups > 1:
                 # The next length with fewer groups: longer ones with as many only leave a shorter group at the end.
                 more = list(chunks)
                 more[d] = max(math.ceil(math.ceil(count / (groups - 1)) / steps[d]), chunks[d] + 1)
                 lengths = cells(more)
-                if sum(f.group_bytes(lengths) for f in footprints) <= most_bytes:
-                    candidates.append((amplification(costly, counts, lengths), more, lengths))
-        if not candidates:
+                if group_bytes(lengths) <= most_bytes:
+                    candidates.append((amplification(asking, counts, lengths), more))
+        return min(candidates, default=None)
+
+    chunks = [1] * len(counts)
+    reached = amplification([main], counts, cells(chunks))
+    while reached > target and (found := larger([main], chunks, most_bytes)):
+        reached, chunks = found
+    # Labels in one chunk are no reason for large groups, by which images would hardly be mixed.
+    asking = [f for f in footprints if f is main or not f.is_light]
+    if len(asking) == 1:
+        return cells(chunks)
+
+    def decoded(lengths: Sequence[int]) -> float:
+        """Return how often chunks are decoded, in the mean, as each block has several groups."""
+        if math.prod(lengths) == 1:
+            # Nor are blocks read whole, but a few samples at a time.
+            return amplification(asking, counts, lengths)
+        total = group_bytes(lengths) * math.prod(-(-n // g) for n, g in zip(counts, lengths, strict=True))
+        return amplification(asking, counts, lengths, max(total / max(2 * most_bytes, 1), 1.0))
+
+    path = [(cells(chunks), decoded(cells(chunks)))]
+    reached = amplification(asking, counts, cells(chunks))
+    while reached > target:
+        enough = path[-1][1] <= _MOST_DECODED
+        found = larger(asking, chunks, 2 * most_bytes / _LEAST_GROUPS if enough else most_bytes)
+        if found is None:
             break
-        reached, chunks, best = min(candidates)
-    return best
+        reached, chunks = found
+        path.append((cells(chunks), decoded(cells(chunks))))
+    return next(lengths for lengths, times in path if times <= _HARDLY_MORE * path[-1][1])
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,6 +8,7 @@ With K classes of which each group of samples has one, a batch out of R independ
 from __future__ import annotations
 
 import math
+import sys
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -66,25 +67,20 @@ class Mixing:
     buffer_bytes_wanted: int | None
 
     @classmethod
-    def of(cls, epoch: Epoch, widest: Callable[[], Epoch]) -> Mixing:
+    def of(cls, epoch: Epoch, with_block: Callable[[int], Epoch | None]) -> Mixing:
         """Return the mixing of an epoch.
 
         Parameters
         ----------
         epoch
             The epoch.
-        widest
-            A function that returns the same epoch with groups as large as they would be with any ``buffer_bytes``.
+        with_block
+            A function that returns the same epoch as it would be with other ``block_bytes``, or None.
         """
-        count, shuffle = epoch.samples.count, epoch.settings.shuffle
-        mixed = groups = float(count) if shuffle == "full" else 1.0
-        if shuffle == "blocks":
-            blocks = max(len(epoch.order.bounds) - 1, 1)
-            mixed, groups = count / blocks, _independent(np.diff(epoch.cells.offsets)) / blocks
-        mixed, groups = max(mixed, 1.0), max(groups, 1.0)
-        wanted = GROUPS_A_SAMPLE * epoch.batch_size * epoch.world_size
-        buffer = None if groups >= wanted or mixed >= count else _buffer_bytes_for(widest(), wanted)
-        return cls(count, mixed, groups, wanted, epoch.samples.sample_nbytes, buffer)
+        mixed, groups = _mixed(epoch)
+        wanted = _wanted(epoch)
+        buffer = None if _is_enough(epoch) else _buffer_bytes_for(epoch, with_block)
+        return cls(epoch.samples.count, mixed, groups, wanted, epoch.samples.sample_nbytes, buffer)
 
     @property
     def is_enough(self) -> bool:
@@ -100,6 +96,26 @@ class Mixing:
         )
 
 
+def _mixed(epoch: Epoch) -> tuple[float, float]:
+    """Return how many samples of an epoch are mixed, and of how many independent groups, in the mean."""
+    count, shuffle = epoch.samples.count, epoch.settings.shuffle
+    mixed = groups = float(count) if shuffle == "full" else 1.0
+    if shuffle == "blocks":
+        blocks = max(len(epoch.order.bounds) - 1, 1)
+        mixed, groups = count / blocks, _independent(np.diff(epoch.cells.offsets)) / blocks
+    return max(mixed, 1.0), max(groups, 1.0)
+
+
+def _wanted(epoch: Epoch) -> int:
+    return GROUPS_A_SAMPLE * epoch.batch_size * epoch.world_size
+
+
+def _is_enough(epoch: Epoch) -> bool:
+    """Return whether as many groups as wanted are mixed, or all samples."""
+    mixed, groups = _mixed(epoch)
+    return groups >= _wanted(epoch) or mixed >= epoch.samples.count
+
+
 def _independent(sizes: IntArray) -> float:
     """Return the number of groups of some sizes, or of the groups of one size that would be as varied.
 
@@ -112,12 +128,35 @@ def _independent(sizes: IntArray) -> float:
     return alike if 2 * alike < len(sizes) else float(len(sizes))
 
 
-def _buffer_bytes_for(epoch: Epoch, groups: int) -> int:
-    """Return the value of ``buffer_bytes`` that mixes some groups of an epoch in blocks, or all of its samples."""
+def _buffer_bytes_for(epoch: Epoch, with_block: Callable[[int], Epoch | None]) -> int:
+    """Return a value of ``buffer_bytes`` that mixes as many groups of an epoch as wanted, or all of its samples.
+
+    It is tried, as groups may grow with the buffer: for arrays beside the one with the most bytes.
+    """
+    wanted, now = _wanted(epoch), epoch.settings.block_bytes
+    # With a buffer for anything, only the main array asks for groups.
+    bound = with_block(sys.maxsize)
+    if bound is None:
+        return 2 * _block_bytes_for(epoch, wanted)
+    block_bytes = _block_bytes_for(bound, wanted)
+    if block_bytes <= now:
+        block_bytes = max(_block_bytes_for(epoch, wanted), now + 1)
+    for further in (2, 4, 8):
+        tried = with_block(block_bytes)
+        if tried is None or _is_enough(tried):
+            return 2 * block_bytes
+        # All samples in one block are enough.
+        whole = _block_bytes_for(tried, tried.samples.count)
+        block_bytes = min(max(_block_bytes_for(tried, wanted), further * block_bytes), whole)
+    return 2 * whole
+
+
+def _block_bytes_for(epoch: Epoch, groups: int) -> int:
+    """Return the bytes of blocks that have some groups of an epoch, or all of its samples."""
     blocks = max((len(epoch.cells.offsets) - 1) // groups, 1)
     total, largest = epoch.order.total_bytes, epoch.order.largest_group_bytes
     # Blocks are cut where a group begins, and have about one size; there is room for two groups in each.
-    return 2 * max(-(-total // blocks) + (largest if blocks > 1 else 0), 2 * largest)
+    return max(-(-total // blocks) + (largest if blocks > 1 else 0), 2 * largest)
 
 
 @dataclass(frozen=True)
@@ -163,24 +202,27 @@ class Explanation:
         return "\n".join(lines if mixing.is_enough else [*lines, f"too few: {mixing.advice}"])
 
 
-def explain(epoch: Epoch, widest: Callable[[], Epoch], held_bytes: int) -> Explanation:
+def explain(epoch: Epoch, with_block: Callable[[int], Epoch | None], held_bytes: int) -> Explanation:
     """Return what an epoch's settings mean.
 
     Parameters
     ----------
-    epoch, widest
-        The epoch, and a function that returns it with the largest groups, as for :meth:`Mixing.of`.
+    epoch, with_block
+        The epoch, and a function that returns it with other blocks, as for :meth:`Mixing.of`.
     held_bytes
         Most bytes of samples in memory.
     """
-    count, mixing = epoch.samples.count, Mixing.of(epoch, widest)
+    count, mixing = epoch.samples.count, Mixing.of(epoch, with_block)
     return Explanation(count, epoch.steps(0), amplification(epoch), mixing, held_bytes, epoch.planning_bytes)
 
 
 def amplification(epoch: Epoch) -> float:
     """Estimate the bytes that are decoded to the bytes of the chunks that are needed."""
     count = epoch.samples.count
-    decoded = _of_blocks(epoch) if epoch.settings.shuffle == "blocks" else _of_reads(epoch)
+    if epoch.settings.shuffle != "blocks":
+        decoded = _of_reads(epoch)
+    else:
+        decoded = _of_blocks(epoch) if epoch.reads_rows or epoch.largest_block_bytes else _of_short_reads(epoch)
     if count > _AT_ONCE and epoch.is_dense:
         needed_bytes = sum(map(_bytes_without_gap, epoch.samples.each))
     else:
@@ -227,6 +269,21 @@ def _of_blocks(epoch: Epoch) -> float:
                 read = _touched(epoch, epoch.order.samples(turns))
             decoded += sum(len(chunks) * source.touched_nbytes for source, chunks in read)
     return decoded * count / sum(int(bounds[block + 1] - bounds[block]) for block in counted)
+
+
+def _of_short_reads(epoch: Epoch) -> float:
+    """Estimate the bytes that all ranks decode of an epoch in blocks of which a few samples at a time are read."""
+    decoded, counted = 0.0, 0
+    for rank in range(epoch.world_size):
+        own = replace(epoch, rank=rank)
+        reads = list(pairwise(own.bounds(0, own.end(0))))
+        enough = max(_BLOCKS, _AT_ONCE * len(reads) // max(epoch.samples.count, 1))
+        for i in distinct(np.linspace(0, len(reads) - 1, min(len(reads), enough)).round().astype(int)).tolist():
+            begin, end = reads[i]
+            read = _touched(own, own.numbers(begin, end))
+            decoded += sum(len(chunks) * source.touched_nbytes for source, chunks in read)
+            counted += end - begin
+    return decoded * epoch.samples.count / max(counted, 1)
 
 
 def _of_reads(epoch: Epoch) -> float:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 import warnings
 import weakref
 from collections.abc import Mapping
@@ -414,7 +413,7 @@ class Loader:
         if self._order.shuffle != "blocks" or self._warned:
             return
         self._warned = True
-        mixing = Mixing.of(epoch, partial(self._widest, epoch))
+        mixing = Mixing.of(epoch, partial(self._with_block, epoch))
         if not mixing.is_enough:
             warnings.warn(
                 f"shuffling is coarse: {mixing.advice}; loader.explain() says more", UserWarning, stacklevel=4
@@ -423,7 +422,7 @@ class Loader:
     def explain(self) -> Explanation:
         """Return how often chunks are decoded, how well samples are mixed, and how much memory that takes."""
         epoch = self._read_of(self._position.place.epoch)
-        return explain(epoch, partial(self._widest, epoch), self._held_bytes(epoch))
+        return explain(epoch, partial(self._with_block, epoch), self._held_bytes(epoch))
 
     def _held_bytes(self, epoch: Epoch) -> int:
         """Return the most bytes that this rank holds of samples and chunks."""
@@ -575,25 +574,25 @@ class Loader:
         """Return the samples of an epoch: with more steps in later ones, if they grow."""
         stage = self._sampler.stage(epoch)
         if stage not in self._bound:
-            # At least two groups to a block.
-            self._bound[stage] = self._bind(stage, self._order.block_bytes // 2)
+            self._bound[stage] = self._bind(stage, self._order.block_bytes)
         return self._bound[stage]
 
-    def _widest(self, epoch: Epoch) -> Epoch:
-        """Return an epoch with groups as large as they would be with a larger buffer."""
+    def _with_block(self, epoch: Epoch, block_bytes: int) -> Epoch | None:
+        """Return an epoch as it would be with another buffer; None if masks would be read again for that."""
         if any(volume.samples.chosen is not None for volume in epoch.samples.each):
-            # Masks would be read again. As it is, it tells about enough.
-            return epoch
-        return replace(epoch, samples=self._bind(self._sampler.stage(epoch.number), sys.maxsize))
+            return None
+        samples = self._bind(self._sampler.stage(epoch.number), block_bytes)
+        return replace(epoch, samples=samples, settings=replace(epoch.settings, block_bytes=block_bytes))
 
-    def _bind(self, stage: int, most_bytes: int) -> Volumes:
-        """Return the samples of a stage, in groups of at most ``most_bytes``."""
+    def _bind(self, stage: int, block_bytes: int) -> Volumes:
+        """Return the samples of a stage, in groups that fit a block."""
         bound, (stack, flip) = [], self._form
         each = zip(self._arrays, self._spacings, self._samplers, self._shares, strict=True)
         for arrays, spacings, sampler, share in each:
-            light = _light(arrays, self._order.block_bytes // _LIGHT_PARTS)
+            light = _light(arrays, block_bytes // _LIGHT_PARTS)
             geometries = {n: Geometry(a.shape, a.chunks, a.dtype, spacings[n], n in light) for n, a in arrays.items()}
-            samples = sampler.at_stage(stage).bind(geometries, most_bytes)
+            # At least two groups to a block.
+            samples = sampler.at_stage(stage).bind(geometries, block_bytes // 2)
             parts = flipped(stacked(samples.parts, stack), arrays, flip)
             samples = replace(samples, parts=tuple(parts), share=share)
             bound.append(Volume.of(samples, arrays, dense=self._dense))

@@ -117,7 +117,7 @@ def _meaning(epoch: Epoch, held_bytes: int | None) -> list[list[str]]:
     """Return what the settings mean, as far as that is known soon."""
     rows, left_out = [], held_bytes is None
     if is_quick(epoch):
-        mixing = Mixing.of(epoch, lambda: epoch)
+        mixing = Mixing.of(epoch, lambda _: None)
         groups = f"{mixing.block_samples:,.0f} samples of R = {mixing.groups:,.0f} independent groups are mixed"
         rows.append(["Mixing", groups if mixing.is_enough else f"{groups}; {mixing.wanted_groups:,} are wanted"])
     if held_bytes is not None:

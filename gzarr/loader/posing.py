@@ -71,8 +71,19 @@ class Posing:
             shape[axis] = n
         return tuple(shape)
 
+    @property
+    def copies(self) -> bool:
+        """Whether all poses only copy elements, in any order, so that no neighbours are needed."""
+        poses = self.poses
+        only_flip = poses.rotate is False and poses.scale == (1, 1) and not poses.shear and not any(poses.shift)
+        is_whole = self.spacing == self.own and all(factor == 1 for factor in self.factor)
+        # Elements of another type come from the interpolation.
+        return only_flip and is_whole and self.dtype is None
+
     def around(self) -> list[tuple[int, int]]:
         """Return the first element, relative to the origin, and the length of windows that are large enough."""
+        if self.copies:
+            return [((room - n) // 2, n) for room, n in zip(self.room, self.length, strict=True)]
         factors = np.array(self.factor, np.float64)
         # To the outer elements of the first array, where elements of this array stand for several of them.
         several = np.maximum(factors, 1)

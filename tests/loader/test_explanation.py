@@ -129,6 +129,99 @@ def test_the_advised_buffer_would_do(sampler: Any, batch_size: int, buffer_mib: 
     assert better.is_enough, better.advice
 
 
+def noise(shape: tuple[int, ...], chunks: tuple[int, ...], dtype: str) -> gzarr.Array:
+    """Return an array whose chunks take as many bytes as their elements, as they do not become smaller."""
+    nbytes = int(np.prod(shape)) * np.dtype(dtype).itemsize
+    data = np.frombuffer(np.random.default_rng(0).bytes(nbytes), dtype).reshape(shape)
+    return gzarr.create_array({}, data=data, chunks=chunks, device="cpu")
+
+
+def beside(samples: int, *others: tuple[tuple[int, ...], int, str]) -> dict[str, gzarr.Array]:
+    """Return images of 512 B in chunks of one, and arrays beside them: a sample's shape, samples a chunk, dtype."""
+    arrays = {"image": noise((samples, 64), (1, 64), "i8")}
+    for i, (shape, length, dtype) in enumerate(others):
+        arrays[f"{i}"] = noise((samples, *shape), (length, *shape), dtype)
+    return arrays
+
+
+def volume_and_labels(chunks: tuple[int, ...]) -> dict[str, gzarr.Array]:
+    return {"image": noise((64, 128, 128), (8, 8, 8), "u2"), "label": noise((64, 128, 128), chunks, "u1")}
+
+
+COLUMNS = [((), 8192, "i8")] * 4
+BESIDE: list[Any] = [
+    (beside, (8192, *COLUMNS), Rows(), 1 << 20, 400, 1.6),
+    # A block is not read whole, but a few samples at a time.
+    (beside, (8192, ((), 8192, "i8")), Rows(), 1 << 20, 900, 1.3),
+    (beside, (8192, ((16,), 64, "i4")), Rows(), 1 << 20, 64, 1.5),
+    (beside, (8192, ((16,), 512, "i4")), Rows(), 1 << 20, 64, 2.1),
+    (beside, (8192, ((32,), 16, "i4")), Windows(0, {"x": (-1, 0), "y": (1, 1)}), 1 << 20, 30, 1.3),
+    (volume_and_labels, ((32, 32, 32),), Patches((8, 8, 8)), 2 << 20, 64, 2.1),
+    (volume_and_labels, ((1, 128, 128),), Patches((8, 8, 8)), 2 << 20, 64, 2.1),
+]
+BESIDE_IDS = ["columns", "label", "embeddings", "long chunks", "runs", "labels in larger chunks", "labels in slices"]
+
+
+@quiet
+@pytest.mark.parametrize(("made", "how", "sampler", "buffer", "groups", "most"), BESIDE, ids=BESIDE_IDS)
+def test_arrays_beside_the_main_one_leave_groups(
+    made: Any, how: Any, sampler: Any, buffer: int, groups: int, most: float
+) -> None:
+    """Larger groups would decode their chunks once, and mix a few groups; each block decodes them anyway."""
+    arrays = made(*how)
+    loader = Loader(arrays, sampler, batch_size=16, drop_last=False, buffer_bytes=buffer)
+    explanation = loader.explain()
+    assert explanation.mixing.groups >= groups
+    assert explanation.amplification < most
+    native.take_stats()
+    for _ in loader:
+        pass
+    decoded = native.take_stats()["encoded_bytes"]
+    assert explanation.amplification == pytest.approx(decoded / sum(a.nbytes for a in arrays.values()), rel=0.1)
+
+
+@quiet
+@pytest.mark.parametrize(("made", "how", "sampler", "buffer", "groups", "most"), BESIDE, ids=BESIDE_IDS)
+@pytest.mark.parametrize("batch_size", [16, 128])
+def test_the_buffer_that_is_advised_beside_other_arrays(
+    made: Any, how: Any, sampler: Any, buffer: int, groups: int, most: float, batch_size: int
+) -> None:
+    """Such a buffer would do, and is not one for groups that are as large as any array asks for."""
+    arrays = made(*how)
+    mixing = Loader(arrays, sampler, batch_size=batch_size, buffer_bytes=buffer).explain().mixing
+    if mixing.buffer_bytes_wanted is not None:
+        assert buffer < mixing.buffer_bytes_wanted <= 2.5 * sum(a.nbytes for a in arrays.values())
+        better = Loader(arrays, sampler, batch_size=batch_size, buffer_bytes=mixing.buffer_bytes_wanted)
+        assert better.explain().mixing.is_enough
+
+
+def test_columns_do_not_make_the_advised_buffer_larger() -> None:
+    arrays = beside(8192, *COLUMNS)
+    mixing = Loader(arrays, batch_size=64, buffer_bytes=128 << 10).explain().mixing
+    alone = Loader(arrays["image"], batch_size=64, buffer_bytes=128 << 10).explain().mixing
+    assert alone.buffer_bytes_wanted is not None
+    assert mixing.buffer_bytes_wanted is not None
+    assert mixing.buffer_bytes_wanted < 3 * alone.buffer_bytes_wanted
+
+
+@quiet
+@pytest.mark.parametrize("jitter", [False, True])
+def test_flips_alone_need_no_more(tmp_path: Path, jitter: bool) -> None:
+    """They copy elements: the groups of unposed patches, and on a grid each chunk once."""
+    array = volume(tmp_path, (64, 64, 64), (16, 16, 16))
+    options: dict[str, Any] = {"batch_size": 4, "drop_last": False, "buffer_bytes": 512 << 10}
+    plain = Loader(array, Patches((16, 16, 16), jitter=jitter), **options).explain().mixing.groups
+    loader = Loader(array, Patches((16, 16, 16), jitter=jitter, flip=True), **options)
+    explanation = loader.explain()
+    assert explanation.mixing.groups == plain
+    native.take_stats()
+    for _ in loader:
+        pass
+    decoded = native.take_stats()["chunks"] / array.nchunks
+    assert decoded <= (2.5 if jitter else 1.0)
+    assert explanation.amplification == pytest.approx(decoded, rel=0.15)
+
+
 PEAK = """
     import sys
     import gzarr
