@@ -53,7 +53,7 @@ def cells_of_mask(
     spacing
         Distances of the array's elements along the axes of the grid; None if they are not known.
     with_elements
-        Whether elements are returned.
+        Whether elements are returned: the middle one of each cell. A mask of the grid's shape tells none.
 
     Returns
     -------
@@ -79,7 +79,7 @@ def cells_of_mask(
         shape = where.shape[extra:] if set(where.shape[:extra]) <= {1} else where.shape
     factors: Sequence[Factor] = (0,)
     if shape == tuple(counts) and not _is_known(size, shape, ratios):
-        factors = stride
+        factors, with_elements = stride, False
     elif len(shape) == k:
         factors = whole_factors("the mask where=", size, shape, ratios)
     if not all(factors):
@@ -93,7 +93,8 @@ def cells_of_mask(
         for axis in range(1, k):
             reduced = reduced.along(axis, factors[axis], stride[axis], counts[axis])
         parts.append(reduced)
-    empty = _Reduced(np.empty((0, *counts[1:]), bool), [] if with_elements else None)
+    nowhere = [np.empty((0, *counts[1:]), np.int32)] * (k - 1)
+    empty = _Reduced(np.empty((0, *counts[1:]), bool), nowhere if with_elements else None)
     whole = _Reduced.joined(parts, k - 1) if parts else empty
     whole = whole.along(0, factors[0], stride[0], counts[0])
     cells = np.argwhere(whole.mask)

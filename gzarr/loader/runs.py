@@ -58,8 +58,8 @@ class Windows(Sampler):
         Arrays that each batch has as they are, by name: without an axis of samples or steps. They are read once, when
         the loader is made. None for none.
     every
-        Distance between the samples of one epoch in the list of all of them. Which of the first ``every`` begins it is
-        another one in each epoch, until all have. An epoch is that much shorter.
+        Distance between the samples of one epoch in the list of all of them. Each epoch begins with another of the
+        first ``every`` samples, until each of them has been the first. An epoch is that much shorter.
     rollout
         How many steps some runs (or ``steps``) have in the epochs 0, 1, 2, and so on: the first ones of them, and in
         later epochs as many as in the last one named. With ``{"y": (1, 1, 2, 4)}``, ``batch["y"]`` has one step in the

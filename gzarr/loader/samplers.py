@@ -205,8 +205,8 @@ class Patches(Sampler):
     jitter
         Whether patches lie anywhere instead of on the grid: in each epoch there are as many, at other places. With
         shuffled blocks, patches lie within groups of neighbouring chunks, which differ from epoch to epoch. Those of
-        a mask ``where`` show a true element of their cell, anywhere in them; listed ones begin up to half of ``stride``
-        from their own place.
+        a mask ``where`` show the middle true element of their cell, anywhere in them (if rotations and the like leave
+        it inside); listed ones are about ``stride`` from their own place at most.
     halo
         Elements that a patch has more on each side, along each axis or along all.
     pad
@@ -350,7 +350,7 @@ class Patches(Sampler):
             # In a group of two chunks along each axis, patches of up to a chunk's length have room to lie anywhere.
             main = max(footprints, key=lambda f: f.weight)
             lengths = tuple(
-                min(max(math.ceil(max(2 * c, 2 * w) / s), 1), n)
+                max(min(math.ceil(max(2 * c, 2 * w) / s), n), 1)
                 for c, w, s, n in zip(main.chunk, main.length, stride, counts, strict=True)
             )
         else:

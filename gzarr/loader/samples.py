@@ -172,8 +172,8 @@ class Samples:
     every
         Distance between the samples of an epoch in the list of all, which begins elsewhere in each epoch.
     jitter
-        Length of the window along each axis if samples do not lie on the grid: anywhere in their group, or around the
-        place that they were chosen for. Else None.
+        Length of the window along each axis if samples do not lie on the grid: anywhere in their group, or in the part
+        of all places that a listed sample has. Else None.
     share
         Samples of an epoch to the number of different ones.
     posed
@@ -184,8 +184,8 @@ class Samples:
     classes
         int64 ``(n,)``, class of each sample, or cell: by their weights, all classes come equally often. None if not so.
     shown
-        int64 ``(n, axes)``, an element that each of the chosen samples shows wherever it lies; None if these lie around
-        their origins.
+        int64 ``(n, axes)``, an element that each of the chosen samples shows wherever it lies, but for its pose; None
+        if these lie around their origins.
     """
 
     parts: tuple[Part, ...]
@@ -227,7 +227,9 @@ class Samples:
     def groups(self) -> int:
         """Most groups of an epoch: boxes of the grid that have samples, and those of samples that come many times."""
         boxes = math.prod(-(-n // length) for n, length in zip(self.counts, self.lengths, strict=True))
-        further = 2 * self.count // max(math.prod(self.lengths), 1) if self.may_repeat and self.jitter is None else 0
+        # See ``_usual``: of a list, a group may have one sample.
+        least = 1 if self.chosen is not None else max(math.prod(map(min, self.lengths, self.counts)), 1)
+        further = 2 * self.count // least if self.may_repeat else 0
         return min(boxes + further, self.count)
 
     @property
@@ -314,19 +316,19 @@ class Samples:
         return np.asarray(self.chosen[rows] // np.array(self.stride), np.int64)
 
     def _usual(self, boxes: IntArray, count: int) -> IntArray:
-        """Return how many of an epoch's samples a group of some boxes has, int64 ``(boxes,)``.
+        """Return how many samples make a group of each of some boxes; those of a box with more are split.
 
-        As many as if each came once, and at least as many as in the mean of all boxes. Random windows of one place
-        differ and have their elements in common, so there are as many of them as the epoch has for each box.
+        As many as if each sample came once, and at least as many as in the mean of all boxes. Random windows of one
+        place differ and have their elements in common, so a group has as many of them as the epoch has for each box,
+        apart from the weight of its volume.
         """
         if self.chosen is None:
             result = np.full(len(boxes), math.prod(map(min, self.lengths, self.counts)), np.int64)
         else:
             listed, counts = self._listed_in_boxes
             result = np.maximum(counts[np.searchsorted(listed, boxes)], -(-self.total // len(listed)))
-        # But no more because its volume has more weight.
-        often = int(count / max(self.share, 1.0))
-        return result if self.jitter is None else np.maximum(result, -(-often // len(boxes)))
+        without_weight = int(count / max(self.share, 1.0))
+        return result if self.jitter is None else np.maximum(result, -(-without_weight // len(boxes)))
 
     @cached_property
     def _listed_in_boxes(self) -> tuple[IntArray, IntArray]:
@@ -382,23 +384,20 @@ class Samples:
     def _range_of(self, rows: IntArray) -> tuple[IntArray, IntArray]:
         """Return the first and the last place of each of some listed samples, int64 ``(n, axes)``, which are random.
 
-        They show the element that they were chosen for, anywhere; or lie around their own origins. Those of a whole
-        grid share all places.
+        Where an element of each is known that it shows, all places that show it. Otherwise cells share all places of an
+        axis evenly, and a sample has those of the cell that begins at its origin.
         """
         assert self.jitter is not None
         window = np.array(self.jitter)
         last = np.array(self.size) - window
-        if self.chosen is None:
-            cells = np.stack(np.unravel_index(rows, self.counts), axis=1)
-            return self._slice_begins(cells), np.minimum(self._slice_begins(cells + 1) - 1, last)
         if self.shown is not None:
             high = self.shown[rows]
             low = high - window + 1
         else:
-            low = self.chosen[rows] - np.array(self.stride) // 2
-            high = low + np.array(self.stride) - 1
+            cells = self._listed(rows) / np.array(self.stride)
+            low, high = self._slice_begins(cells), self._slice_begins(cells + 1) - 1
         low = np.clip(low, 0, last)
-        return low, np.maximum(np.minimum(high, last), low)
+        return low, np.clip(high, low, last)
 
     def spans(self, cells: Cells) -> tuple[IntArray, IntArray]:
         """Return the lowest and the highest origin that samples of each group of ``cells`` may have.
@@ -456,7 +455,7 @@ class Samples:
         key
             Integers that determine what is drawn, with those of the epoch.
         """
-        if not self.is_weighed:
+        if not self.is_weighed or not self.total:
             return np.arange(self.total)
         count = self.count if count is None else count
         drawing = mix(seed, epoch, _RESAMPLING, *key)

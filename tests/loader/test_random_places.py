@@ -97,16 +97,57 @@ def test_masks_of_a_lower_resolution_show_what_they_stand_for() -> None:
             assert batch["data"].any()
 
 
-@pytest.mark.parametrize("last", [0, 32, 64])
-def test_coordinates_are_in_the_middle_of_where_patches_begin(last: int) -> None:
+@pytest.mark.parametrize("origin", [0, 32, 64])
+def test_patches_lie_around_coordinates(origin: int) -> None:
     array = gzarr.array(np.zeros((96, 96), "u1"), chunks=32)
-    loader = Loader(array, Patches((32, 32), where=[[last, last]] * 64, jitter=True), batch_size=64, seed=1)
+    loader = Loader(array, Patches((32, 32), where=[[origin, origin]] * 64, jitter=True), batch_size=64, seed=1)
     begins = np.concatenate([batch.origins for batch in loader])
-    assert begins.min() >= max(last - 16, 0)
-    assert begins.max() <= min(last + 15, 64)
-    # No place is there much more often than others, at borders neither.
+    assert begins.min() >= origin - 22
+    assert begins.max() <= origin + 22
+    # No place comes much more often than others, at borders neither.
     assert np.bincount(begins[:, 0]).max() <= 14
     assert len(np.unique(begins[:, 0])) >= 12
+
+
+@quiet
+@pytest.mark.parametrize(
+    "choice",
+    [{}, {"samples": 16}, {"weights": np.ones(16)}, {"where": np.ones((4, 4), bool)},
+     {"where": 16 * np.argwhere(np.ones((4, 4)))}],
+    ids=["all", "samples", "weights", "grid", "coordinates"],
+)  # fmt: skip
+def test_all_places_are_met(choice: dict[str, Any]) -> None:
+    array = gzarr.array(np.zeros((64, 64), "u1"), chunks=16)
+    loader = Loader(array, Patches((4, 4), stride=16, jitter=True, **choice), batch_size=16, seed=1, drop_last=False)
+    begins = np.concatenate([batch.origins for _ in range(150) for batch in loader])
+    found = np.bincount(begins[:, 0], minlength=61)
+    assert found.min() > 0.2 * found.mean()
+    assert found.max() < 3 * found.mean()
+
+
+@quiet
+def test_masks_without_elements() -> None:
+    volumes = [gzarr.array(np.zeros(shape, "u1")) for shape in ((20, 20), (0, 20))]
+    for jitter in (False, True):
+        sampler = Patches((4, 4), jitter=jitter, pad="fill", where=[np.ones((20, 20), bool), np.zeros((0, 20), bool)])
+        assert len(list(Loader(volumes, sampler, batch_size=5, drop_last=False))) == 5
+        assert len(list(Loader(volumes, Patches((4, 4), jitter=jitter, pad="edge"), batch_size=5))) == 5
+
+
+@quiet
+def test_groups_are_as_wide_as_their_patches() -> None:
+    """Also where cells are more than places."""
+    array = gzarr.array(np.zeros(130, "u1"), chunks=8)
+    for sampler in (Patches((32,), jitter=True, samples=4, stride=1), Patches((3,), jitter=True, samples=20)):
+        loader = Loader(array, sampler, batch_size=4, seed=1)
+        for number in range(30):
+            epoch = loader._of_epoch(number)
+            (cells,), (volume,) = epoch.cells.each, epoch.samples.each
+            low, high = volume.samples.spans(cells)
+            numbers = np.arange(cells.offsets[-1])
+            places, group = epoch.origins(numbers), cells.groups(numbers)
+            assert (places >= low[group]).all()
+            assert (places <= high[group]).all()
 
 
 @quiet

@@ -1,4 +1,4 @@
-"""Throughput of this machine and its devices, for the router: measured once a week, kept in a file.
+"""Throughput of this machine and its devices, for the router: measured when it is needed, kept in a file.
 
 The synthetic data compresses like images and fields. The measurements are: the copy from page-locked memory; each
 decoder of the device, with one large frame alone and with as many small frames as a wave has; each decoder of the CPU
@@ -464,11 +464,13 @@ def _load(path: Path | None, facts: dict[str, Any]) -> Rates | None:
 
 
 def _is_old(path: Path | None) -> bool:
-    """Return whether a file was written long ago."""
+    """Return whether a file was written long ago, and can be replaced."""
     try:
-        return path is not None and time.time() - path.stat().st_mtime > _RENEWED_AFTER_SECONDS
+        if path is None or time.time() - path.stat().st_mtime <= _RENEWED_AFTER_SECONDS:
+            return False
     except OSError:
         return False
+    return os.access(path.parent, os.W_OK)
 
 
 def _faster(one: Rates, other: Rates) -> Rates:

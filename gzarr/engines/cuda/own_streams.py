@@ -45,19 +45,25 @@ class OwnStream(CupyStream):
         import cupy
 
         super().__enter__()
-        replacing = None
-        if not knows_streams(cupy.cuda.get_allocator()):
-            replacing = cupy.cuda.using_allocator(cupy.get_default_memory_pool().malloc)
-            replacing.__enter__()
+        try:
+            replacing = None
+            if not knows_streams(cupy.cuda.get_allocator()):
+                replacing = cupy.cuda.using_allocator(cupy.get_default_memory_pool().malloc)
+                replacing.__enter__()
+        except BaseException:
+            super().__exit__(None, None, None)
+            raise
         _replacing.stack.append(replacing)
         return self
 
     def __exit__(self, *exc: object) -> None:
         """Make the stream and the allocator that were current before the current ones again."""
         replacing = _replacing.stack.pop()
-        if replacing is not None:
-            replacing.__exit__(None, None, None)
-        super().__exit__(*exc)
+        try:
+            if replacing is not None:
+                replacing.__exit__(None, None, None)
+        finally:
+            super().__exit__(*exc)
 
 
 def knows_streams(allocator: Any) -> bool:

@@ -89,11 +89,12 @@ class Slot:
 
     def allocate(self, nbytes: int) -> Any:
         """Return device memory in order with the stream, once that of the wave before is not referenced any more."""
+        memory = self._device.allocate(nbytes, self.stream)
         if nbytes > self.arena_bytes:
             # The allocator keeps smaller blocks beside it.
             self.device_bytes += nbytes
             self.arena_bytes = nbytes
-        return self._device.allocate(nbytes, self.stream)
+        return memory
 
     def free_cached(self) -> None:
         """Free the device memory that the allocator keeps for the stream; waits for it."""
@@ -189,7 +190,8 @@ def give_back(device: Device, slot: Slot) -> None:
         while (
             len(kept) > MAX_IDLE_SLOTS
             or sum(map(_nbytes, kept)) > MAX_IDLE_PINNED_BYTES
-            or sum(one.device_bytes for one in kept) > MAX_IDLE_DEVICE_BYTES
+            # A read that may hold more takes the last one again.
+            or (len(kept) > 1 and sum(one.device_bytes for one in kept) > MAX_IDLE_DEVICE_BYTES)
         ):
             # Drop the oldest that is not gated: nothing has to be waited for.
             oldest = next((one for one in kept if one.is_free()), None)

@@ -43,6 +43,9 @@ def allocating(malloc: Callable[[int], Any]) -> Iterator[None]:
     finally:
         gzarr.release_memory()
         cupy.cuda.set_allocator(before)
+        for pool in (getattr(malloc, "__self__", None), cupy.get_default_memory_pool()):
+            if isinstance(pool, cupy.cuda.MemoryPool):
+                pool.free_all_blocks()
 
 
 def pool_of(kind: str, nbytes: int) -> tuple[Any, Callable[[int], Any]]:
