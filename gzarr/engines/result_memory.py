@@ -66,24 +66,24 @@ _UNIT_BYTES: Final = 1 << 20
 class Returned(Generic[T]):
     """Takes back what results no longer need, in compiled code alone, by the thread that drops the last reference.
 
-    A deque's operations are atomic, and take no lock that this thread might already hold.
+    No operation of a deque leaves it broken for other threads, or takes a lock that this thread might already hold.
 
     Parameters
     ----------
-    room
+    most
         Most items; for more, the oldest ones are dropped.
 
     Attributes
     ----------
     items
         What has been given back, in order.
-    room
+    most
         As above.
     """
 
-    def __init__(self, room: int = sys.maxsize) -> None:
-        self.room = room
-        self.items: deque[T] = deque(maxlen=room)
+    def __init__(self, most: int = sys.maxsize) -> None:
+        self.most = most
+        self.items: deque[T] = deque(maxlen=most)
         self._take = [self.items.extend]
 
     def giving(self, items: tuple[T, ...], *before: Callable[[], None]) -> Callable[[], Any]:
@@ -155,7 +155,7 @@ def empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
     nbytes = math.prod(shape) * dtype.itemsize
     if nbytes < ALIGNED_BYTES or dtype.hasobject:
         return np.empty(shape, dtype)
-    if nbytes < LARGE_BYTES or (nbytes < MALLOC_BYTES and not _kept_within(recycle_bytes()).room):
+    if nbytes < LARGE_BYTES or (nbytes < MALLOC_BYTES and not _kept_within(recycle_bytes()).most):
         return _aligned(shape, dtype, nbytes)
     return mapped(nbytes).view(dtype).reshape(shape)
 
@@ -242,12 +242,12 @@ def _aligned(shape: tuple[int, ...], dtype: np.dtype[Any], nbytes: int) -> npt.N
 
 
 def _kept_within(limit: int) -> Returned[mmap.mmap | None]:
-    """Return what takes memory back, at most so many bytes; if they were others before, nothing is kept."""
+    """Return what takes memory back, up to a limit in bytes; with another limit than before, what is kept is freed."""
     global _kept
-    kept, room = _kept, min(limit // _UNIT_BYTES, sys.maxsize)
-    if kept.room != room:
+    kept, units = _kept, min(limit // _UNIT_BYTES, sys.maxsize)
+    if kept.most != units:
         kept.close()
-        kept = _kept = Returned(room)
+        kept = _kept = Returned(units)
     return kept
 
 
@@ -267,7 +267,7 @@ def _take_kept(kept: Returned[mmap.mmap | None], nbytes: int) -> mmap.mmap | Non
 def _giving(kept: Returned[mmap.mmap | None], memory: mmap.mmap) -> Callable[[], Any]:
     """Return what gives memory back; what does nothing if that is more than may be kept, or cannot be taken back."""
     units = -(-room(memory) // _UNIT_BYTES)
-    if units > kept.room:
+    if units > kept.most:
         return bool
     try:
         # Whether the system allows it: of locked memory, it does not.

@@ -132,6 +132,13 @@ class Fingerprint:
             parts.append("of each volume")
         if any(samples.every != 1 for samples in each):
             parts.append("phases")
+        if any(
+            samples.jitter is not None
+            and samples.posed
+            and all(part.posed is None or part.posed.copies for part in samples.parts)
+            for samples in each
+        ):
+            parts.append("flips within groups")
         lengths = [volume.samples.lengths for volume in volumes.each]
         shuffling: list[Any] = [ORDER_VERSION, order.shuffle, order.block_bytes, order.streams, lengths]
         if order.shuffle == "blocks" and any(samples.may_repeat for samples in each):

@@ -429,7 +429,7 @@ class Samples:
         Patches that stay within their group lie less often across the edges of groups. It reads fewer chunks, which is
         no use where windows around poses lead across these edges anyway.
         """
-        return self.posed and cells.chosen is None
+        return cells.chosen is None and any(part.posed is not None and not part.posed.copies for part in self.parts)
 
     def _slice_begins(self, cells: IntArray | npt.NDArray[np.float64]) -> IntArray:
         """Return the first place of cells that share all places of an axis evenly, int64 of the same shape."""

@@ -173,3 +173,14 @@ def test_every_does_not_meet_the_same_phase_in_all_volumes() -> None:
     loader = Loader(series, Windows(0, {"x": (0, 0)}, every=24), batch_size=12, seed=1, drop_last=False)
     phases = {int(x) % 24 for batch in loader for x in batch["x"].ravel()}
     assert len(phases) > 4
+
+
+@quiet
+def test_flips_of_random_places_read_what_these_do() -> None:
+    volume = gzarr.create_array({}, shape=(96, 96, 96), dtype="u2", chunks=16)
+    plain, flipped = (
+        Loader(volume, Patches((8, 8, 8), jitter=True, flip=flip), batch_size=4, buffer_bytes=1 << 20).explain()
+        for flip in (False, True)
+    )
+    assert flipped.amplification == plain.amplification
+    assert flipped.mixing.groups == plain.mixing.groups
