@@ -131,10 +131,10 @@ class Owner:
         *,
         untouched: bool = False,
     ) -> None:
-        self.__array_interface__ = interface
-        self.memory = memory
-        self.untouched = untouched
-        self.__del__ = at_end
+        self.__array_interface__: dict[str, Any] = interface
+        self.memory: Any = memory
+        self.untouched: bool = untouched
+        self.__del__: Callable[[], Any] = at_end
 
 
 # Each mapping, followed by a None for each further unit of its size. So the oldest mapping is dropped as soon as all of
