@@ -42,7 +42,11 @@ def test_arrays_that_are_gone(lose: Callable[[Any], None], shape: tuple[int, ...
     array = gzarr.create_array(session.store, path="g/a", data=np.ones(shape), chunks=(2,) * len(shape))
     other = zarr.open_array(session.store, path="g/a", mode="r")
     lose(session)
-    with pytest.raises(Exception, match=r"node not found|not an array"):
+    if lose is not replace and int(icechunk.__version__.split(".")[0]) >= 2:
+        # Icechunk itself says that chunks are absent.
+        np.testing.assert_array_equal(array[...], other[...])
+        return
+    with pytest.raises(icechunk.IcechunkError, match=r"node not found|not an array"):
         other[...]
     with pytest.raises(ChunkReadError, match=r"cannot read 'g/a/c.*': there is no such array now: it was era") as read:
         array[...]
@@ -99,7 +103,7 @@ def test_marks_of_terminals() -> None:
     store = gzarr.ZarrStore(Terminal(session.store))
     assert store.get("a/other") is None
     array = gzarr.open_array(store, path="a", mode="r")
-    session.discard_changes()
+    zarr.create_group(session.store, path="a", overwrite=True)
     with pytest.raises(ChunkReadError, match="there is no such array now"):
         array[...]
 
