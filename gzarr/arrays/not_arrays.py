@@ -50,6 +50,10 @@ def refuse_mappings(value: object, node: str, *, objects: bool) -> None:
         If it is a mapping or an image, or has one in it.
     """
     for kind in _types_in(value):
+        # Of gzarr.ome, which stands above.
+        for base in kind.__mro__:
+            if base.__name__ in _OF_IMAGES and base.__module__.startswith("gzarr.ome."):
+                raise ArgumentError(f"{node}: {_OF_IMAGES[base.__name__]}")
         if any(hasattr(kind, name) for name in _PROTOCOLS):
             continue
         # Groups of zarr-python are no mappings by type.
@@ -58,10 +62,6 @@ def refuse_mappings(value: object, node: str, *, objects: bool) -> None:
                 f"{node}: a {kind.__name__} is no array; to copy a group with everything below it, use "
                 "gzarr.copy(group, store, dest_path=...)"
             )
-        # Of gzarr.ome, which stands above.
-        for base in kind.__mro__:
-            if base.__name__ in _OF_IMAGES and base.__module__.startswith("gzarr.ome."):
-                raise ArgumentError(f"{node}: {_OF_IMAGES[base.__name__]}")
         if objects or not issubclass(kind, Mapping):
             continue
         raise ArgumentError(

@@ -33,7 +33,7 @@ def parse_mask(selection: Any, shape: tuple[int, ...]) -> Selection:
             mask = np.asarray(mask)
         except ValueError as error:
             raise SelectionError(f"a mask selection takes one boolean array: {error}") from error
-    if not is_truth_value(mask) or tuple(getattr(mask, "shape", ())) != shape:
+    if not is_truth_value(mask) or np.shape(mask) != shape:
         raise SelectionError(f"a mask selection takes one boolean array of the array's shape, {shape}")
     return parse_points(mask, shape)
 

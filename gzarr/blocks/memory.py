@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+from copy import copy
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -147,17 +148,21 @@ class BlockMemory:
             return result
         if is_tensor(value):
             return value.clone()
-        kind = type(value)
-        if kind not in (dict, list, tuple) and not (isinstance(value, tuple) and hasattr(value, "_fields")):
+        is_mapping = isinstance(value, dict)
+        is_named = isinstance(value, tuple) and hasattr(value, "_make")
+        if not is_mapping and not is_named and type(value) not in (list, tuple):
             return value
-        items = value.values() if kind is dict else value
+        items = value.values() if is_mapping else value
         # Of tables of many numbers or texts, only the types are looked at.
         if set(map(type, items)) <= _PLAIN:
             return value
         copies = map(self.copied, items)
-        if kind is dict:
-            return dict(zip(value, copies, strict=True))
-        return kind(copies) if kind in (list, tuple) else kind(*copies)
+        if is_mapping:
+            # Of its own class.
+            result = copy(value)
+            result.update(zip(value, copies, strict=True))
+            return result
+        return value._make(copies) if is_named else type(value)(copies)
 
     @contextlib.contextmanager
     def current(self) -> Iterator[None]:

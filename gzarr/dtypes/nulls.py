@@ -102,7 +102,8 @@ def _rows(column: Any) -> npt.NDArray[Any] | None:
     """
     kind: Any = getattr(column, "type", None)
     is_tensors = hasattr(kind, "permutation") and hasattr(kind, "storage_type")
-    if not is_tensors and not hasattr(kind, "list_size"):
+    # Scalars have such types, too.
+    if not hasattr(column, "null_count") or not (is_tensors or hasattr(kind, "list_size")):
         return None
     if hasattr(column, "combine_chunks"):
         column = column.combine_chunks()

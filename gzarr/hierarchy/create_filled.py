@@ -29,8 +29,9 @@ def array(data: Any, store: StoreLike | None = None, **arguments: Unpack[LikeArg
     ----------
     data
         As for :func:`create_array`. From a :class:`gzarr.Array`, or a view of one, the new array also takes chunks,
-        shards, codecs, fill value, dimension names, attributes and format. In another format, these say by its
-        conventions which elements xarray masks, as in copies; with another ``dtype``, the fill value is not taken.
+        shards, codecs, fill value, dimension names, attributes and format. In another format, attributes and fill value
+        are those of a copy, so that xarray masks the same elements. With another ``dtype``, the fill value is not
+        taken: it is zero, or null in version 2 if dimensions have names.
     store
         As for :func:`create_array`; None for memory.
     **arguments
@@ -51,6 +52,7 @@ def array(data: Any, store: StoreLike | None = None, **arguments: Unpack[LikeArg
     >>> gzarr.array([[1, 2], [3, 4]], chunks=(1, 2))[1].tolist()
     [3, 4]
     """
+    data = _array_of(data)
     if isinstance(data, (Array, ArrayView)):
         meaning = _meaning(data, arguments)
         found = {"attributes": SourceAttributes(meaning.attributes), **_like_stored(data, meaning, arguments)}
@@ -217,9 +219,19 @@ def full_like(
     return empty_like(array, store, fill_value=fill_value, **arguments)
 
 
+def _array_of(value: Any) -> Any:
+    """Return the array of a level of an image; other values as they are."""
+    array = getattr(value, "array", None)
+    return array if isinstance(array, Array) else value
+
+
 def _like(array: Any, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    array = _array_of(array)
     if isinstance(array, (Array, ArrayView)):
-        return _like_stored(array, _meaning(array, arguments), arguments)
+        meaning = _meaning(array, arguments)
+        # Elements that are not there are fill values, also those that xarray masks.
+        meaning.fill_value = array.metadata.fill_value
+        return _like_stored(array, meaning, arguments)
     # Its elements are not wanted, so it does not matter which of them are masked.
     zarr_format = arguments.get("zarr_format", DEFAULT_FORMAT)
     _, shape, found = arguments_of_data(array, None, {}, zarr_format, fill_masked=True)
@@ -235,7 +247,7 @@ def _meaning(array: Array | ArrayView, arguments: Mapping[str, Any]) -> Meaning:
     if metadata.dimension_names is not None and meaning.dimension_names is None:
         # Some have none, which is refused where the format needs all.
         meaning.dimension_names = metadata.dimension_names
-    if dtype is not None and before != after and data_type(dtype, after)[0].kind != metadata.dtype.kind:
+    if dtype is not None and data_type(dtype, after)[0].kind != metadata.dtype.kind:
         # It is in the notation of another data type.
         meaning.attributes.pop(MASK_ATTRIBUTE, None)
     return meaning
@@ -255,7 +267,7 @@ def _like_stored(array: Array | ArrayView, meaning: Meaning, arguments: Mapping[
     if "dtype" in arguments or any(name in arguments for name in ("filters", "serializer", "compressors")):
         # Codecs depend on the dtype.
         result.pop("codecs")
-    if "dtype" in arguments:
+    if arguments.get("dtype") is not None:
         result.pop("fill_value")
         zarr_format = arguments.get("zarr_format", result["zarr_format"])
         names = arguments.get("dimension_names", result.get("dimension_names"))

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from ..arrays.array import Array
 from ..errors import ArgumentError, MetadataError, NodeNotFoundError, NodeTypeError, UnsupportedError
@@ -103,10 +105,15 @@ class ImageLevels:
         levels = len(self._image.datasets)
         return f"<gzarr.ome.Image {self._group.name[:200]!r},{names} {levels} level{'s' * (levels != 1)}>"
 
-    @property
-    def __array_struct__(self) -> NoReturn:
-        # NumPy asks for it first, and would wrap the object without a word. Which of the levels is meant is for the
-        # caller to say. (What has ``__array__`` is taken for an array by gzarr itself, too.)
+    #: NumPy's operators leave comparisons to this class.
+    __array_ufunc__ = None
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
+        """Refuse: NumPy would wrap the object without a word. Which of the levels is meant is for the caller to say."""
+        if dtype is not None and np.dtype(dtype).hasobject:
+            found = np.empty((), object)
+            found[()] = self
+            return found
         raise ArgumentError(
             f"{place(self._group)}: an Image is no array; pass the array of one of its levels, such as image.level(0)"
         )

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class MetadataWarning(UserWarning):
     """OME metadata that break a rule of the specification, and were read all the same; the message names the rule.
 
-    Also of units that are written and are none of the specification.
+    Also given for units that are written though the specification does not have them.
     """
 
 

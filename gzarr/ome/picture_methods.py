@@ -51,8 +51,8 @@ class ImagePictures:
         Parameters
         ----------
         c
-            Channel or channels, as for :meth:`read`. None for those that the document says are active, or says nothing
-            of: of these the first, as long as there are no more than 6 channels in all.
+            Channel or channels, as for :meth:`read`. None for those that the document says are active; channels of
+            which it says nothing are added until there are 6.
         z
             What of the third axis of space is shown: the largest element along it (``"max"``), the mean (``"mean"``),
             the plane in the middle (``"middle"``), one plane (an integer), or the largest of some planes (a slice).

@@ -423,9 +423,10 @@ def _normal_item(selection: Any, shape: tuple[int, ...], item: Any) -> Any:
 
 
 def is_truth_value(item: Any) -> bool:
-    """Return whether an item of a selection has truth values, of any library: one of them, or an array."""
-    # Other libraries have dtypes of their own.
-    return isinstance(item, bool) or str(getattr(item, "dtype", "")).rpartition(".")[2] == "bool"
+    """Return whether an item of a selection has truth values: one of them, or an array of some library."""
+    # Other libraries have dtypes of their own; pyarrow calls them types.
+    dtype = getattr(item, "dtype", getattr(item, "type", ""))
+    return isinstance(item, bool) or str(dtype).rpartition(".")[2] in ("bool", "boolean")
 
 
 def _by_dimension(items: list[tuple[_Item, int]], ndim: int) -> list[int | slice | IntArray]:

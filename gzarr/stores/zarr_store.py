@@ -530,7 +530,7 @@ def _says(outcome: object, words: tuple[str, ...]) -> bool:
 
 def _lines(error: object) -> list[str]:
     """Return the lines of an error of Icechunk, the first one without its mark."""
-    first, *others = _COLOUR.sub("", str(error)).splitlines() or [""]
+    first, *others = _COLOUR.sub("", str(error)).strip().splitlines() or [""]
     return [_FIRST.sub("", first, count=1).strip(), *others]
 
 

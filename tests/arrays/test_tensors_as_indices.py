@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pandas as pd
+import pyarrow as pa
 import pytest
 
 import gzarr
@@ -85,6 +87,14 @@ def test_selections_of_zarr_python_take_masks_of_tensors() -> None:
         a.get_coordinate_selection(given)
     with pytest.raises(SelectionError, match="one boolean array of the array's shape"):
         a.get_mask_selection(torch.tensor(True))
+
+
+def test_selections_of_zarr_python_know_masks_of_tables() -> None:
+    a = gzarr.array(DATA[0], device="cpu")
+    for mask in (pd.Series(DATA[0] > 2, dtype="boolean"), pa.array(DATA[0] > 2)):
+        assert a.get_mask_selection(mask).tolist() == [3, 4, 5]
+        with pytest.raises(SelectionError, match="read a mask with get_mask_selection"):
+            a.get_coordinate_selection(mask)
 
 
 @pytest.mark.parametrize("index", [torch.tensor(True), torch.tensor(2.0), torch.tensor([1])], ids=str)

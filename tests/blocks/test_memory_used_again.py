@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -68,3 +69,17 @@ def test_tensors_that_wait_to_be_reduced() -> None:
     every = gzarr.map_blocks(total, stored(), block=4, reduce=lambda a, b: a + b, overlap=False)
     plain = gzarr.map_blocks(lambda x: [x.sum()], stored(), block=4, reduce=lambda a, b: a + b)
     np.testing.assert_allclose(every, plain, rtol=1e-6)
+
+
+@pytest.mark.parametrize("kind", [dict, collections.OrderedDict])
+def test_mappings_of_memory_that_is_used_again(kind: Any) -> None:
+    array, memory = gzarr.array(np.repeat([1.0, 5, 9, 13], 2), chunks=2), np.zeros(1)
+
+    def function(block: Any) -> Any:
+        memory[0] = block[0]
+        return kind(first=memory)
+
+    found = gzarr.map_blocks(
+        function, array, block=2, reduce=lambda a, b: kind(first=np.concatenate([a["first"], b["first"]]))
+    )
+    assert found["first"].tolist() == [1, 5, 9, 13]

@@ -98,3 +98,9 @@ def test_outputs_of_blocks(source: Path, tmp_path: Path) -> None:
     made = opened(tmp_path / "new")
     xr.testing.assert_identical(made.more, (DATA.table > 1).rename("more"))
     xr.testing.assert_identical(made.less, (DATA.table * 0).rename("less"))
+
+
+def test_empty_arrays_have_the_fill_value_in_each_format() -> None:
+    source = gzarr.create_array({}, shape=(2,), dtype="i4", fill_value=5, zarr_format=3, dimension_names=("x",))
+    assert gzarr.empty_like(source, zarr_format=2)[...].tolist() == [5, 5]
+    assert gzarr.array(source, dtype=None).fill_value == 5

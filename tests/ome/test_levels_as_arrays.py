@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -58,3 +59,20 @@ def test_an_image_says_what_to_take(tmp_path: Path) -> None:
             others(given)
     np.testing.assert_array_equal(np.asarray(given.level(0)), DATA)
     assert gzarr.zeros_like(given).shape == DATA.shape
+
+
+def test_an_image_is_an_object_like_others() -> None:
+    image = gzarr.ome.create({}, np.zeros((4, 4), "u1"), axes="yx")
+    assert len(inspect.getmembers(image)) > 50
+    assert np.array([image, image], dtype=object).shape == (2,)
+    assert image not in [np.int64(1), 2]
+    assert np.int64(1) != image
+    assert gzarr.zeros_like(image).shape == (4, 4)
+
+
+def test_arrays_of_a_level_have_its_layout() -> None:
+    image = gzarr.ome.create({}, np.zeros((2, 1, 8, 8), "u1"), axes="tcyx")
+    level, array = image.levels[0], image.level(0)
+    for made in (gzarr.array(level), gzarr.zeros_like(level)):
+        assert made.chunks == array.chunks
+        assert made.metadata.dimension_names == array.metadata.dimension_names
