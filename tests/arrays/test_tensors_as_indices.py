@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 import pytest
 
 import gzarr
 from gzarr.errors import SelectionError
 
 torch = pytest.importorskip("torch")
+pa = pytest.importorskip("pyarrow")
 
 DATA = np.arange(24).reshape(4, 6)
 INDICES: list[Any] = [[2], [[2]], [-1, 1], 2, [False, True, True, False], [True]]
