@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from ..arrays.array import Array
 from ..errors import ArgumentError, MetadataError, UnsupportedError
 from ..poses.levels import chosen_level, is_image
 from ..poses.numbers_given import spacing_of
+from ..stores.memory import MemoryStore
 from ..windows.columns import inputs_of, stands_for_arrays
 from ..windows.inputs import KINDS, Input, array_of, device_of, opened
 
@@ -134,4 +136,21 @@ def _with_columns(volume: dict[str, Any]) -> dict[str, Any]:
             if own in result or (own != name and own in volume):
                 raise ArgumentError(f"{own!r} is two arrays: that of which values of {name!r} are missing, and another")
             result[own] = found
+    return result
+
+
+def light_arrays(arrays: Mapping[str, ExportedArray], most_bytes: int) -> set[str]:
+    """Return the names of arrays that cost little, however often their chunks are needed.
+
+    Nothing of those in memory is decoded, if nothing is encoded. Others are the smallest ones, as long as they have at
+    most ``most_bytes`` together.
+    """
+    result, total = set(), 0
+    for name, array in sorted(arrays.items(), key=lambda item: item[1].nbytes):
+        in_memory = isinstance(array, Array) and isinstance(array.store, MemoryStore)
+        if not (in_memory and not (array.filters or array.compressors or array.shards)):
+            total += array.nbytes
+            if total > most_bytes:
+                continue
+        result.add(name)
     return result

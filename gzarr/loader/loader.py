@@ -12,7 +12,6 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, SupportsFloat, SupportsIndex
 
-from ..arrays.array import Array
 from ..display import readable_size
 from ..documents.json import quote
 from ..engines.cuda.devices import get_device
@@ -20,7 +19,6 @@ from ..errors import ArgumentError
 from ..flags import flag, plain_flag
 from ..poses.numbers_given import as_floats
 from ..sparse.view import DenseView
-from ..stores.memory import MemoryStore
 from ..windows.inputs import array_of
 from .arguments import by_name, fitting, integer, is_one_of
 from .categories import categories_of, with_one_list
@@ -28,7 +26,7 @@ from .documents import Documents
 from .epoch import Epoch
 from .explanation import Explanation, Mixing, explain
 from .fingerprint import Fingerprint
-from .inputs import WANTED, levels_of
+from .inputs import WANTED, levels_of, light_arrays
 from .like import check_sparse, converter
 from .order import Order
 from .pinned import PinnedResults, pinning_device
@@ -589,7 +587,7 @@ class Loader:
         bound, (stack, flip) = [], self._form
         each = zip(self._arrays, self._spacings, self._samplers, self._shares, strict=True)
         for arrays, spacings, sampler, share in each:
-            light = _light(arrays, block_bytes // _LIGHT_PARTS)
+            light = light_arrays(arrays, block_bytes // _LIGHT_PARTS)
             geometries = {n: Geometry(a.shape, a.chunks, a.dtype, spacings[n], n in light) for n, a in arrays.items()}
             # At least two groups to a block.
             samples = sampler.at_stage(stage).bind(geometries, block_bytes // 2)
@@ -664,20 +662,3 @@ def _static(sampler: Sampler, volumes: Sequence[Mapping[str, ExportedArray]], fl
         with own:
             own.as_stream(None).synchronize()
     return read
-
-
-def _light(arrays: Mapping[str, ExportedArray], most_bytes: int) -> set[str]:
-    """Return the names of arrays that cost little, however often their chunks are needed.
-
-    Nothing of those in memory is decoded, if nothing is encoded. Others are the smallest ones, as long as they have at
-    most ``most_bytes`` together.
-    """
-    result, total = set(), 0
-    for name, array in sorted(arrays.items(), key=lambda item: item[1].nbytes):
-        in_memory = isinstance(array, Array) and isinstance(array.store, MemoryStore)
-        if not (in_memory and not (array.filters or array.compressors or array.shards)):
-            total += array.nbytes
-            if total > most_bytes:
-                continue
-        result.add(name)
-    return result

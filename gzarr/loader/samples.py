@@ -13,12 +13,10 @@ from ..cached import cached_property
 from ..errors import ArgumentError
 from .arguments import MOST
 from .cells import Cells, box_numbers
-from .drawing import TABLED, drawn, drawn_counts, total_count
+from .drawing import TABLED, drawn, total_count
 from .permutation import Permutation, hashed, mix, uniform
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from .cells import IntArray
     from .factors import Factor
     from .posing import Posing
@@ -28,10 +26,10 @@ Pad: TypeAlias = Literal["reflect", "symmetric", "edge", "fill"]
 # What a hash is for; a part of its key.
 _JITTER = 11
 _SHIFT = 12
-_RESAMPLING = 13
+RESAMPLING = 13
 _STARTS = 14
 _POSES = 15
-_COUNTS = 16
+COUNTS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +218,7 @@ class Samples:
 
     @property
     def count(self) -> int:
-        """Number of samples of an epoch if there are no others; see ``count_of``."""
+        """Number of samples of an epoch if there are no others; see ``Volumes.count``."""
         return total_count([self.expected])
 
     @property
@@ -293,7 +291,7 @@ class Samples:
         seed, epoch, grouped
             See above.
         rows
-            What ``rows_of`` has for these samples if there are others; None for those of an epoch without others.
+            What is drawn of these samples together with those of others; None where there are no others.
         volume
             Number of the volume whose samples they are.
         """
@@ -458,7 +456,7 @@ class Samples:
         if not self.is_weighed or not self.total:
             return np.arange(self.total)
         count = self.count if count is None else count
-        drawing = mix(seed, epoch, _RESAMPLING, *key)
+        drawing = mix(seed, epoch, RESAMPLING, *key)
         if self.every == 1:
             return drawn(self.total, count, self.weights, drawing, replace=self.replace, classes=self.classes)
         # All phases come before one comes again. Where a phase has one sample more than others, the first or the last
@@ -471,45 +469,3 @@ class Samples:
             first += self.every * (mix(seed, epoch, _STARTS, *key) & 1)
         rows = np.arange(pool) if count == pool else drawn(pool, count, None, drawing, replace=True)
         return first + self.every * rows
-
-
-def count_of(each: Sequence[Samples]) -> int:
-    """Return how many samples an epoch of several volumes has, the same number in each epoch."""
-    return total_count([samples.expected for samples in each])
-
-
-def rows_of(each: Sequence[Samples], seed: int, epoch: int) -> list[IntArray | None]:
-    """Return which samples of each volume an epoch has: as :meth:`Samples.rows`, but with regard to the others.
-
-    Of volumes with weights or with a number of samples, an epoch has as many samples as expected in the mean, but for
-    the rounding of their sum: whole numbers are drawn for each epoch. Classes come equally often in all volumes
-    together, so their samples are drawn as if they were of one volume. None for volumes without others, or of which
-    nothing is drawn.
-
-    Parameters
-    ----------
-    each
-        The samples of each volume.
-    seed, epoch
-        Those of the epoch.
-    """
-    if len(each) == 1 or not any(samples.is_drawn for samples in each):
-        return [None] * len(each)
-    if all(samples.classes is not None for samples in each):
-        return [*_rows_by_class(each, mix(seed, epoch, _RESAMPLING))]
-    counts = drawn_counts([samples.expected for samples in each], mix(seed, epoch, _COUNTS))
-    # A number for each volume: else all volumes would have the same rows.
-    return [
-        samples.rows(seed, epoch, count, (volume,)) if samples.is_weighed else None
-        for volume, (samples, count) in enumerate(zip(each, counts, strict=True))
-    ]
-
-
-def _rows_by_class(each: Sequence[Samples], key: int) -> list[IntArray]:
-    """Draw samples of all volumes together, by the weights of their classes and of their volumes."""
-    weights = np.concatenate([samples.weights * samples.share for samples in each if samples.weights is not None])
-    classes = np.concatenate([samples.classes for samples in each if samples.classes is not None])
-    found = drawn(len(weights), count_of(each), weights, key, replace=each[0].replace, classes=classes)
-    begins = np.cumsum([0, *(samples.total for samples in each)])
-    ends = np.searchsorted(found, begins)
-    return [found[ends[i] : ends[i + 1]] - begins[i] for i in range(len(each))]

@@ -13,9 +13,11 @@ from ..distinct import distinct
 from ..engines.cpu.batch import available
 from ..errors import ArgumentError
 from .boxes import group_bytes
+from .drawing import drawn, drawn_counts, total_count
+from .permutation import mix
 from .reading import Reading
 from .row_sizes import row_group_bytes, row_sample_bytes
-from .samples import count_of, rows_of
+from .samples import COUNTS, RESAMPLING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -160,7 +162,7 @@ class Volumes:
     @property
     def count(self) -> int:
         """Number of samples of an epoch."""
-        return count_of([volume.samples for volume in self.each])
+        return _count_of([volume.samples for volume in self.each])
 
     @property
     def axes(self) -> int:
@@ -283,7 +285,7 @@ class Volumes:
 
     def cells(self, seed: int, epoch: int, *, grouped: bool) -> VolumesCells:
         """Return the cells of an epoch."""
-        rows = rows_of([volume.samples for volume in self.each], seed, epoch)
+        rows = _rows_of([volume.samples for volume in self.each], seed, epoch)
         pairs = zip(self.each, rows, strict=True)
         each = [
             volume.samples.cells(seed, epoch, grouped=grouped, rows=own, volume=i)
@@ -314,3 +316,45 @@ class Volumes:
         """
         # Without the keys of poses.
         return np.asarray(origins[:, : self.axes] + self._begin[volumes], np.int64)
+
+
+def _count_of(each: Sequence[Samples]) -> int:
+    """Return how many samples an epoch of several volumes has, the same number in each epoch."""
+    return total_count([samples.expected for samples in each])
+
+
+def _rows_of(each: Sequence[Samples], seed: int, epoch: int) -> list[IntArray | None]:
+    """Return which samples of each volume an epoch has: as :meth:`Samples.rows`, but with regard to the others.
+
+    Of volumes with weights or with a number of samples, an epoch has as many samples as expected in the mean, but for
+    the rounding of their sum: whole numbers are drawn for each epoch. Classes come equally often in all volumes
+    together, so their samples are drawn as if they were of one volume. None for volumes without others, or of which
+    nothing is drawn.
+
+    Parameters
+    ----------
+    each
+        The samples of each volume.
+    seed, epoch
+        Those of the epoch.
+    """
+    if len(each) == 1 or not any(samples.is_drawn for samples in each):
+        return [None] * len(each)
+    if all(samples.classes is not None for samples in each):
+        return [*_rows_by_class(each, mix(seed, epoch, RESAMPLING))]
+    counts = drawn_counts([samples.expected for samples in each], mix(seed, epoch, COUNTS))
+    # A number for each volume: else all volumes would have the same rows.
+    return [
+        samples.rows(seed, epoch, count, (volume,)) if samples.is_weighed else None
+        for volume, (samples, count) in enumerate(zip(each, counts, strict=True))
+    ]
+
+
+def _rows_by_class(each: Sequence[Samples], key: int) -> list[IntArray]:
+    """Draw samples of all volumes together, by the weights of their classes and of their volumes."""
+    weights = np.concatenate([samples.weights * samples.share for samples in each if samples.weights is not None])
+    classes = np.concatenate([samples.classes for samples in each if samples.classes is not None])
+    found = drawn(len(weights), _count_of(each), weights, key, replace=each[0].replace, classes=classes)
+    begins = np.cumsum([0, *(samples.total for samples in each)])
+    ends = np.searchsorted(found, begins)
+    return [found[ends[i] : ends[i + 1]] - begins[i] for i in range(len(each))]

@@ -36,6 +36,7 @@ from .formats import FORMATS, image_attributes
 from .model import ArrayMetadata, GroupMetadata
 from .ome_attributes import OmeAttributes
 from .parts import DIMENSIONS_ATTRIBUTE
+from .v2.parse import MEMBERS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -45,11 +46,7 @@ if TYPE_CHECKING:
 MASK_ATTRIBUTE: Final = "_FillValue"
 #: CF's older attribute, whose value xarray takes as it stands in JSON, so that it can be a string.
 _OLDER_MASK: Final = "missing_value"
-#: Members of documents that the formats define.
-_MEMBERS_OF_2: Final = frozenset(
-    ("zarr_format", "shape", "chunks", "dtype", "compressor", "fill_value", "order", "filters", "dimension_separator")
-)
-#: Those of version 3 that are objects.
+#: Members of ``zarr.json`` that version 3 defines and that are objects.
 _MEMBERS_OF_3: Final = frozenset(
     ("attributes", "data_type", "chunk_grid", "chunk_key_encoding", "fill_value", "consolidated_metadata")
 )
@@ -501,7 +498,7 @@ def _members_of_others(node: NodeMetadata) -> dict[str, Any]:
             if isinstance(value, dict) and value.get("must_understand") is False and name not in _MEMBERS_OF_3
         }
     found = node.document.get(".zarray" if isinstance(node, ArrayMetadata) else ".zgroup", {})
-    return {name: value for name, value in found.items() if name not in _MEMBERS_OF_2}
+    return {name: value for name, value in found.items() if name not in MEMBERS}
 
 
 # -- what changes ------------------------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ import numpy as np
 from ...errors import DeviceError
 from ...guarded import Lock
 from . import streams
+from .abandoned import abandon
 from .budget import DEFAULT_BYTES
 
 if TYPE_CHECKING:
@@ -273,11 +274,8 @@ def release() -> None:
 def _forget() -> None:
     global _lock
     _lock = Lock()
-    # Objects of the parent's CUDA context must not even be freed here.
-    _abandoned.append(dict(_idle))
-    _idle.clear()
+    abandon(_idle)
 
 
-_abandoned: list[dict[str, list[Slot]]] = []
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget)

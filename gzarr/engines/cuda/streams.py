@@ -23,9 +23,11 @@ from __future__ import annotations
 import os
 import weakref
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from ...errors import DeviceError
+from .abandoned import abandon
 
 if TYPE_CHECKING:
     from .device_protocol import Device, Stream
@@ -87,7 +89,7 @@ class BorrowedStream:
         if not self._given_back:
             self._given_back.append(True)
             if os.getpid() != self._pid:
-                _abandoned.append(self.stream)
+                abandon(self.stream)
                 return
             # Before it is another's.
             del _lent[id(self.stream)]
@@ -173,14 +175,5 @@ def release() -> None:
         raise errors[0]
 
 
-def _forget() -> None:
-    # Objects of the parent's CUDA context must not even be freed here.
-    _abandoned.extend([dict(_idle), dict(_lent), dict(_foreign)])
-    _foreign.clear()
-    _idle.clear()
-    _lent.clear()
-
-
-_abandoned: list[object] = []
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget)
+    os.register_at_fork(after_in_child=partial(abandon, _idle, _lent, _foreign))

@@ -17,6 +17,7 @@ import numpy as np
 
 from ...errors import DeviceError
 from ...guarded import Lock
+from .abandoned import abandon
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -147,11 +148,8 @@ def release() -> None:
 def _forget() -> None:
     global _lock
     _lock = Lock()
-    # Objects of the parent's CUDA context must not even be freed here.
-    _abandoned.append(dict(_kept))
-    _kept.clear()
+    abandon(_kept)
 
 
-_abandoned: list[dict[str, list[_Block]]] = []
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget)

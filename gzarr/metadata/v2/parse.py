@@ -48,7 +48,8 @@ from ..parts import (
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-_MEMBERS: Final = frozenset(
+#: Members of ``.zarray`` that version 2 defines.
+MEMBERS: Final = frozenset(
     ("zarr_format", "shape", "chunks", "dtype", "compressor", "fill_value", "order", "filters", "dimension_separator")
 )
 _POINTER_NBYTES: Final = 8
@@ -87,7 +88,7 @@ def parse_array(
     stored = parse_v2(member(zarray, "dtype"))
     chunk_shape = parse_chunk_shape(member(zarray, "chunks"), shape, stored, "$.chunks")
     for name in zarray:
-        if name not in _MEMBERS:
+        if name not in MEMBERS:
             note("an unknown member", f"$.{name[:100]}")
     for name in ("filters", "compressor"):
         if name not in zarray:
