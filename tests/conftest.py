@@ -2,7 +2,7 @@
 
 Without ``GZARR_TEST_GPU=1``, CUDA is in host memory. Device kernels are loaded as a wheel's PTX, and run on the host
 as the code that a GPU would get. The mere presence of a GPU changes nothing. ``GZARR_TEST_GPU=1 pytest -m gpu``
-runs the tests with that mark on the GPU; ``GZARR_TEST_SECONDS`` limits their time.
+runs the tests with that mark on the GPU; ``GZARR_ENDS_AT`` says when they end.
 """
 
 from __future__ import annotations

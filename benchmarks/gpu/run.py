@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     #: Function of the stage's time in seconds; returns the command and additions to the environment.
     Command = Callable[[float], tuple[list[str], dict[str, str]]]
 
-TAIL_LINES = 15
+TAIL_LINES = 25
 
 
 @dataclass(frozen=True)

@@ -78,6 +78,16 @@ def _test_module(name: str) -> str:
     return str(path.relative_to(ROOT))
 
 
+def _budget(seconds: float) -> float:
+    """Return the time for what knows that it ends: a little before it would be ended."""
+    return max(seconds - MARGIN_S, 1.0)
+
+
+def _ends(seconds: float) -> dict[str, str]:
+    """Return the variable that says when that is, from now on: imports take some of the time."""
+    return {"GZARR_ENDS_AT": f"{time.time() + _budget(seconds):.1f}"}
+
+
 class Plan:
     """Stages of a run.
 
@@ -115,11 +125,9 @@ class Plan:
         result = self._work / f"{name.replace(' ', '-')}.json"
 
         def command(seconds: float) -> tuple[list[str], dict[str, str]]:
-            budget = max(seconds - MARGIN_S, 1.0)
-            words = [FOLDER, program, "--seconds", f"{budget:.0f}", "--json", str(result), *arguments]
-            # From now on: imports take some of the time.
-            ends = {"GZARR_ENDS_AT": f"{time.time() + budget:.1f}"}
-            return [self._python, *words, *(small if self._small else ())], {"GZARR_KERNELS": self._kernels, **ends}
+            words = [FOLDER, program, "--seconds", f"{_budget(seconds):.0f}", "--json", str(result), *arguments]
+            kernels = {"GZARR_KERNELS": self._kernels}
+            return [self._python, *words, *(small if self._small else ())], {**kernels, **_ends(seconds)}
 
         return Stage(name, weight, least_s, False, command, result)
 
@@ -150,7 +158,7 @@ class Plan:
             return [*pytest, "--continue-on-collection-errors", "--maxfail=60"], {
                 "GZARR_TEST_GPU": "1",
                 # Remaining tests are skipped then, so that the outcome of the others is reported.
-                "GZARR_TEST_SECONDS": f"{max(seconds - MARGIN_S, 1.0):.0f}",
+                **_ends(seconds),
                 "GZARR_TEST_REPORT": str(said),
                 "GZARR_TEST_KERNELS": origin,
                 "GZARR_SOAK_SECONDS": "2" if self._small else f"{max(seconds - SOAK_START_S, 1.0):.0f}",

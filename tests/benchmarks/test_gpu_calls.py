@@ -48,7 +48,11 @@ def test_a_call_runs_to_its_end(call: str, brought: Path, tmp_path: Path) -> Non
     )
     assert sorted(path.name for path in tmp_path.iterdir()) == ["gpu.json", "gpu.log"], done.stderr
     stages = {stage["stage"]: stage for stage in json.loads((tmp_path / "gpu.json").read_text())["stages"]}
-    said = {name: (stage["state"], stage["note"], stage["tail"]) for name, stage in stages.items()}
+    said = "\n".join(
+        "\n".join([name, stage["state"], stage["note"], *stage["tail"]])
+        for name, stage in stages.items()
+        if stage["state"] != "passed"
+    )
     # Nothing had too little time, and whatever must be right is.
     assert {stage["state"] for stage in stages.values()} <= {"passed", "failed"}, said
     assert {name for name, stage in stages.items() if stage["required"] and stage["state"] != "passed"} == set(), said

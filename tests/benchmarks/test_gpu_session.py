@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any
 
 import pytest
 from gzarr_kernels.device import ptx
-from support import gpu_benchmarks
+from support import gpu_benchmarks, gpu_session
 from support.gpu_session import JIT, PTX, GpuSession
 
 from gzarr.engines.cuda import machine_code
@@ -193,6 +194,24 @@ def test_workers_write_one_report(tmp_path: Path) -> None:
     assert all(part in failed[name] for name, part in parts.items())
     assert {reason: len(names) for reason, names in said["skipped"].items()} == {"no reason at all": 1}
     assert (said["expected failures"], said["unfinished"]) == (1, "")
+
+
+def test_a_process_that_does_not_end_says_where_it_is(tmp_path: Path) -> None:
+    """After its last test: nothing else would be known of it."""
+    (tmp_path / "conftest.py").write_text(
+        "import time\n"
+        "from support import gpu_session\n"
+        "def pytest_configure(config): config.pluginmanager.register(gpu_session.of_environment(config))\n"
+        "def pytest_sessionfinish(): hang()\n"
+        f"def hang(): time.sleep({gpu_session.GRACE_S + 0.5})\n"
+    )
+    (tmp_path / "test_some.py").write_text("def test_any(): pass")
+    path = os.pathsep.join([str(ROOT / "tests"), *sys.path])
+    environment = {**os.environ, "GZARR_TEST_KERNELS": "", "PYTHONPATH": path, "GZARR_ENDS_AT": "1"}
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", tmp_path, tmp_path]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0
+    assert re.search(r'File ".*conftest.py", line \d+ in hang', done.stderr), done.stderr
 
 
 def test_without_ptx_no_test_runs(tmp_path: Path) -> None:

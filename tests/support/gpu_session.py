@@ -7,8 +7,10 @@ them ended their worker.
 
 from __future__ import annotations
 
+import faulthandler
 import importlib
 import json
+import math
 import os
 import time
 from pathlib import Path
@@ -26,6 +28,8 @@ OPTIONAL = frozenset({
     "obstore", "pcodec", "pytorch_lightning", "scipy", "tensorstore", "torch", "upath", "xarray", "zarr", "zarrs",
     "zfpy",
 })  # fmt: skip
+#: Seconds after the end at which tracebacks are printed: before the process is ended (``gpu.stages.MARGIN_S``).
+GRACE_S = 1.0
 #: Origins of kernels: PTX of a wheel, or numba-cuda on this machine.
 PTX, JIT = "ptx", "jit"
 
@@ -75,13 +79,18 @@ class GpuSession:
 
     @classmethod
     def of_environment(cls) -> GpuSession:
-        """Return a session that ends after ``GZARR_TEST_SECONDS``.
+        """Return a session that ends at ``GZARR_ENDS_AT``, in seconds of the Unix epoch.
 
         ``GZARR_TEST_REPORT`` names its report, and ``GZARR_TEST_KERNELS`` the origin of kernels.
         """
         report = os.environ.get("GZARR_TEST_REPORT")
+        seconds = float(os.environ.get("GZARR_ENDS_AT", "inf")) - time.time()
+        if seconds < math.inf:
+            # Whatever has not ended soon after, be it the process itself, says where each thread is. This descriptor
+            # is not what pytest captures from now on.
+            faulthandler.dump_traceback_later(max(seconds, 0.0) + GRACE_S, file=os.dup(2))
         return cls(
-            float(os.environ.get("GZARR_TEST_SECONDS", "inf")),
+            seconds,
             report=Path(report) if report else None,
             kernels=os.environ.get("GZARR_TEST_KERNELS", ""),
             worker=os.environ.get("PYTEST_XDIST_WORKER", ""),

@@ -290,12 +290,13 @@ def use_compiled_kernels() -> Path:
     made = gzarr_programs().folder / "compiled_kernels"
     before = ahead.folder()
     if before != made:
+        for link in made.glob("*"):
+            if not link.exists():
+                # To the folder of a wheel that was made before, and is gone.
+                link.unlink(missing_ok=True)
         for path in before.glob("*"):
             link = made / path.name
             if not path.name.startswith("device-"):
-                if link.is_symlink() and not link.exists():
-                    # To the folder of a wheel that was made before, and is gone.
-                    link.unlink(missing_ok=True)
                 # Another process may have made it.
                 with suppress(FileExistsError):
                     link.symlink_to(path.resolve())
