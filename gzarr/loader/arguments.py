@@ -8,8 +8,6 @@ import operator
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
-
 from ..arrays.elements import in_numpy
 from ..documents.json import quote
 from ..errors import ArgumentError, SelectionError
@@ -17,13 +15,15 @@ from ..errors import ArgumentError, SelectionError
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
+    import numpy as np
+
 #: Largest integer: what is computed of a few of them fits int64.
 MOST: Final = 2**48
 
 
 def integer(name: str, value: Any, least: int = 0, most: float = MOST) -> int:
     """Return an integer from ``least`` to ``most``."""
-    number = () if isinstance(value, (bool, np.bool_)) else integers((value,), least, most)
+    number = integers((value,), least, most)
     if not number:
         limit = " and at most 2**48" if most < math.inf and integers((value,), most=math.inf) > (most,) else ""
         raise ArgumentError(f"{name} must be an integer of at least {least}{limit}, not {quote(value)}")
@@ -31,10 +31,18 @@ def integer(name: str, value: Any, least: int = 0, most: float = MOST) -> int:
 
 
 def integers(value: Any, least: float = -MOST, most: float = MOST) -> tuple[int, ...]:
-    """Return integers from ``least`` to ``most``; an empty tuple if it is something else."""
+    """Return integers from ``least`` to ``most``; an empty tuple if it is something else.
+
+    Bytes, sets and dicts are something else, and so are booleans.
+    """
+    if isinstance(value, (bytes, bytearray, memoryview, set, frozenset, Mapping)):
+        return ()
     try:
-        numbers = tuple(map(operator.index, value))
+        items = tuple(value)
+        numbers = tuple(map(operator.index, items))
     except TypeError:
+        return ()
+    if any(isinstance(item, bool) for item in items):
         return ()
     return numbers if all(least <= number <= most for number in numbers) else ()
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..distinct import distinct
+from ..documents.json import quote
 from ..errors import ArgumentError, SelectionError
 from .arguments import integer
 from .inputs import levels_of
@@ -38,8 +39,13 @@ class Dataset:
     asks for them. The numbers are in the samples' own order; who asks, shuffles. A dataset can be pickled, and used in
     forked processes.
 
-    Random places (``jitter``) and poses are drawn anew each time that a sample is asked for, also in the worker
-    processes of a ``DataLoader``, whose seeds are PyTorch's. After :meth:`set_epoch`, they belong to that epoch.
+    Random places (``jitter``) and poses are drawn anew each time that a sample is asked for, several times in one list
+    of numbers, too, and in the worker processes of a ``DataLoader``, whose seeds are PyTorch's. Other processes (ranks,
+    workers of other libraries) all begin with the same draws: give each another ``seed``.
+
+    After :meth:`set_epoch`, places and poses belong to that epoch: the same list of numbers has the same ones in every
+    call and in every process. A sample that is several times in a list has one for each time, but if it is asked for
+    again in another call, it begins with the same one.
 
     Parameters
     ----------
@@ -112,10 +118,10 @@ class Dataset:
         try:
             at = operator.index(number)
         except TypeError:
-            raise SelectionError(f"a sample is asked for by its number, not by {number!r:.100}") from None
+            raise SelectionError(f"a sample is asked for by its number, not by {quote(number)}") from None
         count = len(self)
         if not -count <= at < count:
-            raise IndexError(f"there are {count} samples, none with the number {at}")
+            raise IndexError(f"there are {count} samples, none with the number {quote(at)}")
         return self.__getitems__([at % count])[0]
 
     def __getitems__(self, numbers: Sequence[int]) -> list[dict[str, Any]]:
@@ -131,11 +137,11 @@ class Dataset:
         given = np.asarray(numbers)
         # Of other numbers, NumPy would drop the fraction.
         if given.ndim != 1 or (given.size and given.dtype.kind not in "iu"):
-            raise SelectionError(f"samples are asked for by a list of their numbers, not by {numbers!r:.100}")
+            raise SelectionError(f"samples are asked for by a list of their numbers, not by {quote(numbers)}")
         count = len(self)
         ends = (int(given.min()), int(given.max())) if given.size else ()
         if wrong := [at for at in ends if not -count <= at < count]:
-            raise SelectionError(f"there are {count} samples, none with the number {wrong[0]}")
+            raise SelectionError(f"there are {count} samples, none with the number {quote(wrong[0])}")
         wanted = given.astype(np.int64) % max(count, 1)
         origins = self._origins(wanted)
         reading = Reading.of(self._samples.parts, self._arrays)
@@ -150,11 +156,13 @@ class Dataset:
 
     def _origins(self, wanted: IntArray) -> IntArray:
         """Return the origins of samples, int64 ``(n, columns)``."""
-        samples, seed, draws = self._samples, self._seed, np.zeros(len(wanted), np.uint32)
-        if (samples.jitter is not None or samples.posed) and self._epoch is None:
+        samples, seed = self._samples, self._seed
+        is_random = samples.jitter is not None or samples.posed
+        draws = _times_before(wanted) if is_random else np.zeros(len(wanted), np.int64)
+        if is_random and self._epoch is None:
             if self._asked is None:
                 self._asked = np.zeros(len(self), np.uint32)
-            draws = self._asked[wanted]
+            draws += self._asked[wanted]
             np.add.at(self._asked, wanted, 1)
             # A worker has a seed of its own, also where each epoch has new workers.
             torch_data = sys.modules.get("torch.utils.data")
@@ -163,14 +171,26 @@ class Dataset:
         result = np.empty((len(wanted), samples.columns), np.int64)
         for draw in distinct(draws).tolist():
             here = draws == draw
-            epoch = draw if self._epoch is None else self._epoch
-            cells = samples.cells(seed, epoch, grouped=False)
-            result[here] = samples.origins(cells, wanted[here], seed, epoch)
+            key, epoch = seed, draw
+            if self._epoch is not None:
+                # Whoever asks, and whatever was asked for before: epochs are repeated, and resumed.
+                key, epoch = mix(seed, draw) if draw else seed, self._epoch
+            cells = samples.cells(key, epoch, grouped=False)
+            result[here] = samples.origins(cells, wanted[here], key, epoch)
         return result
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         """Read all samples, one by one."""
         return (self[i] for i in range(len(self)))
+
+
+def _times_before(numbers: IntArray) -> IntArray:
+    """Return how often each number comes before its place, int64 ``(n,)``."""
+    order = np.argsort(numbers, kind="stable")
+    ascending = numbers[order]
+    result = np.empty(len(numbers), np.int64)
+    result[order] = np.arange(len(numbers)) - np.searchsorted(ascending, ascending)
+    return result
 
 
 def _sample(batch: dict[str, Any], i: int) -> dict[str, Any]:

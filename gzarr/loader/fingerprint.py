@@ -130,6 +130,8 @@ class Fingerprint:
             )
         if len(each) > 1 and any(samples.jitter is not None or samples.posed for samples in each):
             parts.append("of each volume")
+        if any(samples.unit is not None for samples in each):
+            parts.append(["where elements of all arrays begin", *(samples.unit for samples in each)])
         if any(samples.every != 1 for samples in each):
             parts.append("phases")
         if any(
@@ -236,7 +238,9 @@ def _meant(value: Any) -> Any:
     if isinstance(value, np.timedelta64):
         return str(value)
     if isinstance(value, numbers.Integral):
-        return int(value)
+        integer = int(value)
+        # Python refuses to print those of thousands of digits.
+        return integer if integer.bit_length() < 2**13 else hex(integer)
     if isinstance(value, numbers.Real):
         number = float(value)
         return int(number) if number.is_integer() else number

@@ -28,6 +28,7 @@ from .explanation import Explanation, Mixing, explain
 from .fingerprint import Fingerprint
 from .inputs import WANTED, levels_of, light_arrays
 from .like import check_sparse, converter
+from .naming import in_volume
 from .order import Order
 from .pinned import PinnedResults, pinning_device
 from .pipeline import Pipeline
@@ -59,6 +60,8 @@ if TYPE_CHECKING:
 #: Version of the state of a loader.
 STATE_VERSION = 1
 _STREAMS = 64
+# Many more take long to divide groups among, and are no use: ranks are fewer.
+_MOST_STREAMS = 2**16
 # Arrays that a repr shows.
 _SHOWN = 6
 _BUFFER_BYTES = 256 << 20
@@ -113,7 +116,7 @@ class Loader:
     transform
         Function that is called with each batch, of NumPy's or CuPy's arrays, and returns what the loader gives out. It
         runs in a thread; on a device, while a stream of the loader's is CuPy's current one. Batches are made ahead, so
-        it returns new arrays in each call.
+        it returns new arrays in each call, and draws random numbers from a generator of its own, with ``batch.seed``.
     on_error
         What happens to a sample that cannot be read: ``"raise"`` the error where its batch is asked for, after which
         the loader goes on with the next one; ``"skip"`` the sample; or a function of the error and the sample's number,
@@ -138,8 +141,8 @@ class Loader:
         Arrays without that dimension stay as they are; a name holds for ``static`` arrays, too. :class:`Merge` turns
         predictions for a batch back.
     streams
-        Number of parts of the order that ranks share. None is 64, or the next number that ``world_size`` divides. The
-        order is the same for all numbers of ranks that share the same ``streams``.
+        Number of parts of the order that ranks share, at most 65,536. None is 64, or the next number that
+        ``world_size`` divides. The order is the same for all numbers of ranks that share the same ``streams``.
     dense
         Whether rows of sparse matrices (:func:`gzarr.sparse.open`) are made dense. If not, a batch has them as a sparse
         matrix, with :class:`Rows` only: a ``csr_array`` of SciPy, or of CuPy on a GPU; with ``like="torch"`` a
@@ -209,6 +212,11 @@ class Loader:
         if streams is None:
             streams = _STREAMS if _STREAMS % world_size == 0 else -(-_STREAMS // world_size) * world_size
         streams = integer("streams", streams, 1)
+        if streams > _MOST_STREAMS:
+            raise ArgumentError(
+                f"streams must be at most {_MOST_STREAMS}, and so must world_size; these are {streams} for world_size "
+                f"{world_size}"
+            )
         if streams % world_size:
             raise ArgumentError(
                 f"world_size {world_size} does not divide streams={streams}; leave streams out, or give "
@@ -223,11 +231,11 @@ class Loader:
             )
         shuffle = plain_flag(shuffle)
         if not is_one_of(shuffle, ("full", "blocks", True, False)):
-            raise ArgumentError(f"shuffle must be 'full', 'blocks' (or True) or False, not {shuffle!r}")
+            raise ArgumentError(f"shuffle must be 'full', 'blocks' (or True) or False, not {quote(shuffle)}")
         if not (callable(on_error) or is_one_of(on_error, ("raise", "skip"))):
-            raise ArgumentError(f"on_error must be 'raise', 'skip' or a function, not {on_error!r}")
+            raise ArgumentError(f"on_error must be 'raise', 'skip' or a function, not {quote(on_error)}")
         if not (transform is None or callable(transform)):
-            raise ArgumentError(f"transform must be a function of a batch, not {transform!r}")
+            raise ArgumentError(f"transform must be a function of a batch, not {quote(transform)}")
         # Fails now if it must.
         converter(like, *devices)
         self._dense = dense
@@ -461,27 +469,29 @@ class Loader:
             has changed then.
         """
         if not isinstance(state, Mapping):
-            raise ArgumentError(f"this is not the state of a loader: {state!r:.200}")
+            raise ArgumentError(f"this is not the state of a loader: {quote(state)}")
         try:
             version, seed = state["version"], int(state["seed"])
             epoch, cursor, fingerprint = int(state["epoch"]), int(state["cursor"]), state["fingerprint"]
-        except (KeyError, TypeError, ValueError) as error:
-            raise ArgumentError(f"this is not the state of a loader: {error!r} in {state!r:.200}") from error
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            raise ArgumentError(f"this is not the state of a loader: {error!r} in {quote(state)}") from error
         if version != STATE_VERSION:
-            raise ArgumentError(f"the state has version {version!r}; this gzarr reads version {STATE_VERSION}")
+            raise ArgumentError(f"the state has version {quote(version)}; this gzarr reads version {STATE_VERSION}")
         streams = state.get("streams", self._order.streams)
         if streams != self._order.streams:
             raise ArgumentError(
-                f"the state is of an order with streams={streams}, and this loader has streams={self._order.streams}: "
-                f"give streams={streams}, and a world_size that divides it"
+                f"the state is of an order with streams={quote(streams)}, and this loader has "
+                f"streams={self._order.streams}: give streams={quote(streams)}, and a world_size that divides it"
             )
         if fingerprint != self.fingerprint:
             raise ArgumentError(
                 f"the state does not belong to this loader: {self._fingerprint.difference(str(fingerprint))} (its "
-                f"fingerprint is {fingerprint!r}, that of this loader {self.fingerprint!r})"
+                f"fingerprint is {quote(fingerprint)}, that of this loader {self.fingerprint!r})"
             )
         if not 0 <= cursor <= self._volumes.count or epoch < 0 or seed < 0:
-            raise ArgumentError(f"the state has epoch {epoch} and cursor {cursor} of {self._volumes.count} samples")
+            raise ArgumentError(
+                f"the state has epoch {quote(epoch)} and cursor {quote(cursor)} of {self._volumes.count} samples"
+            )
         self._order = replace(self._order, seed=seed)
         self._position.go_to(epoch, cursor, is_loaded=True)
 
@@ -586,14 +596,15 @@ class Loader:
         """Return the samples of a stage, in groups that fit a block."""
         bound, (stack, flip) = [], self._form
         each = zip(self._arrays, self._spacings, self._samplers, self._shares, strict=True)
-        for arrays, spacings, sampler, share in each:
+        for i, (arrays, spacings, sampler, share) in enumerate(each):
             light = light_arrays(arrays, block_bytes // _LIGHT_PARTS)
             geometries = {n: Geometry(a.shape, a.chunks, a.dtype, spacings[n], n in light) for n, a in arrays.items()}
-            # At least two groups to a block.
-            samples = sampler.at_stage(stage).bind(geometries, block_bytes // 2)
-            parts = flipped(stacked(samples.parts, stack), arrays, flip)
-            samples = replace(samples, parts=tuple(parts), share=share)
-            bound.append(Volume.of(samples, arrays, dense=self._dense))
+            with in_volume(i, len(self._arrays), arrays):
+                # At least two groups to a block.
+                samples = sampler.at_stage(stage).bind(geometries, block_bytes // 2)
+                parts = flipped(stacked(samples.parts, stack), arrays, flip)
+                samples = replace(samples, parts=tuple(parts), share=share)
+                bound.append(Volume.of(samples, arrays, dense=self._dense))
         return Volumes(bound)
 
     @property

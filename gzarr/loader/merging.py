@@ -6,7 +6,6 @@ Sums and weights are kept for tiles of the array that have some of their patches
 
 from __future__ import annotations
 
-import contextlib
 import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
@@ -15,6 +14,7 @@ import numpy as np
 
 from ..arrays.array import Array
 from ..display import readable_size
+from ..documents.json import quote
 from ..dtypes.properties import kind_of, number_limits
 from ..errors import ArgumentError
 from ..flags import flag
@@ -22,7 +22,7 @@ from ..poses.numbers_given import as_floats
 from ..positive import positive
 from .merge_memory import merge_memory
 from .merge_tiles import Tiles, tile_axes
-from .samplers import Patches
+from .samplers import Patches, patch_axes, patch_integers
 from .samples import Geometry
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ class Merge:
         budget_bytes: int = _BUDGET_BYTES,
     ) -> None:
         if not isinstance(out, Array):
-            raise ArgumentError(f"out must be an array of gzarr that is opened for writing, not {out!r:.100}")
+            raise ArgumentError(f"out must be an array of gzarr that is opened for writing, not {quote(out)}")
         out._check_writable()
         if kind_of(out.dtype) not in "iuf":
             raise ArgumentError(
@@ -150,7 +150,7 @@ class Merge:
                 "floating-point numbers"
             )
         if not isinstance(sampler, Patches):
-            raise ArgumentError(f"sampler must be the loader's Patches, not {sampler!r:.100}")
+            raise ArgumentError(f"sampler must be the loader's Patches, not {quote(sampler)}")
         if flag("jitter", sampler.jitter) or sampler.weights is not None or sampler.samples is not None:
             raise ArgumentError(
                 "patches at random places (jitter=True), or drawn by weights= or samples=, cannot be put together: "
@@ -160,11 +160,13 @@ class Merge:
             raise ArgumentError("posed patches (rotate=, scale=, …) cannot be put together: they lie on no grid")
         self._budget_bytes = positive("budget_bytes", budget_bytes)
         self._out, self._partial = out, flag("partial", partial)
-        shape: Any = sampler.shape
-        self._axes = _checked_axes(sampler.axes if axes is None else axes, len(np.atleast_1d(shape)), out)
-        k = len(self._axes)
+        k = len(patch_integers("shape", sampler.shape, None, 1))
+        given = sampler.axes if axes is None else axes
+        self._axes = patch_axes(given, k, out.ndim, f"{out.name} of shape {out.shape}")
         size, chunks = (tuple(of[axis] for axis in self._axes) for of in (out.shape, out.chunks))
-        samples = replace(sampler, axes=tuple(range(k))).bind({"": Geometry(size, chunks, out.dtype)}, 1)
+        # Interpolations may be those of the loader's arrays, by name.
+        plain = replace(sampler, axes=tuple(range(k)), interpolation="linear")
+        samples = plain.bind({"": Geometry(size, chunks, out.dtype)}, 1)
         part = samples.parts[0]
         self._halo = tuple(-low for low in part.low)
         self._shape = tuple(n - 2 * h for n, h in zip(part.shape, self._halo, strict=True))
@@ -445,19 +447,6 @@ class Merge:
         self._held, self._weights = 0, None
 
 
-def _checked_axes(axes: Any, count: int, out: Array) -> tuple[int, ...]:
-    """Return the patch's axes."""
-    ndim = out.ndim
-    found: tuple[int, ...] = ()
-    with contextlib.suppress(TypeError, ValueError):
-        found = tuple(range(ndim - count, ndim)) if axes is None else tuple(map(int, axes))
-    if len(found) != count or len(set(found)) != count or any(not 0 <= axis < ndim for axis in found):
-        raise ArgumentError(
-            f"{out.name} of shape {out.shape} has no patches of {count} axes{'' if axes is None else f' {axes}'}"
-        )
-    return found
-
-
 def _sum_type(*dtypes: np.dtype[Any]) -> np.dtype[Any]:
     """Return the type of sums of numbers of some types."""
     # The numbers of ml_dtypes have fewer bits.
@@ -469,7 +458,9 @@ def _window(window: Any, shape: tuple[int, ...]) -> npt.NDArray[np.float64]:
     """Return the weights of a patch's elements: positive numbers, the largest of which is about 1."""
     if isinstance(window, str):
         if window not in get_args(Window):
-            raise ArgumentError(f"window must be {', '.join(map(repr, get_args(Window)))} or an array, not {window!r}")
+            raise ArgumentError(
+                f"window must be {', '.join(map(repr, get_args(Window)))} or an array, not {quote(window)}"
+            )
         result = np.ones((), np.float64)
         for length in shape:
             result = np.multiply.outer(result, _profile(window, length))

@@ -141,9 +141,9 @@ class PosedPatches:
                 f"patches reach {reach.max():.3g} elements in some poses: choose less of scale, shear, shift or spacing"
             )
         orders = _orders(sampler.interpolation, arrays)
-        dtype = None if sampler.dtype is None else as_dtype(sampler.dtype)
-        if dtype is not None and not (is_number(dtype) or dtype == np.float16):
-            raise ArgumentError(f"dtype of posed patches must be one of integers or floats, not {dtype}")
+        for name, order in orders.items():
+            source_dtype(arrays[name].dtype, order, f"the array {name!r}" if name else "the array")
+        dtype = None if sampler.dtype is None else _dtype(sampler.dtype)
         return cls(poses, shape, length, room, spacing, own, sampler.spacing is not None, orders, dtype)
 
     def factors(self, name: str, array: Geometry, axes: tuple[int, ...], size: tuple[int, ...]) -> tuple[Factor, ...]:
@@ -207,15 +207,36 @@ class PosedPatches:
         return part, footprint
 
 
+def check_unposed(interpolation: Any, dtype: Any, arrays: Mapping[str, Geometry]) -> None:
+    """Check options of posed patches of some arrays where patches have no pose, and nothing is interpolated.
+
+    Raises
+    ------
+    ArgumentError
+        If an option is not valid; and of any data type, which patches would not have.
+    """
+    _orders(interpolation, arrays)
+    if dtype is not None:
+        raise ArgumentError(
+            f"dtype={_dtype(dtype)} is for posed patches (rotate=, scale=, …), and these have the elements of the "
+            "array: leave dtype= out, and convert batches by the loader's transform="
+        )
+
+
+def _dtype(given: Any) -> np.dtype[Any]:
+    """Return the data type of patches that are interpolated."""
+    dtype = as_dtype(given)
+    if not (is_number(dtype) or dtype == np.float16):
+        raise ArgumentError(f"dtype of posed patches must be one of integers or floats, not {dtype}")
+    return dtype
+
+
 def _orders(interpolation: Any, arrays: Mapping[str, Geometry]) -> dict[str, int]:
     """Return the order of each array by name."""
     given = interpolation if isinstance(interpolation, Mapping) else dict.fromkeys(arrays, interpolation)
-    if unknown := sorted(set(given) - set(arrays)):
+    if unknown := sorted(set(given) - set(arrays), key=str):
         raise ArgumentError(f"interpolation= names {unknown}, and the loader has {sorted(arrays)}")
-    orders = {name: order_of(given.get(name, "linear")) for name in arrays}
-    for name, order in orders.items():
-        source_dtype(arrays[name].dtype, order, f"the array {name!r}" if name else "the array")
-    return orders
+    return {name: order_of(given.get(name, "linear")) for name in arrays}
 
 
 def _spacings(sampler: PosedSampler, first: Geometry, k: int) -> tuple[tuple[float, ...], tuple[float, ...]]:

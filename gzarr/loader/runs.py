@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..documents.json import quote
 from ..errors import ArgumentError
 from .arguments import as_array, by_name, integer, integers
 from .cells import Footprint, group_lengths
@@ -22,10 +23,12 @@ from .samplers import (
     replaced,
 )
 from .samples import Samples
-from .weighing import balanced, check_number, checked_weights, classes_of
+from .weighing import balanced, checked_number, checked_weights, classes_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    import numpy.typing as npt
 
     from ..arrays.exporting import ExportedArray
     from ..integers import Integers
@@ -45,9 +48,11 @@ class Windows(Sampler):
         First and last step of each run, relative to the sample's step and both included: with ``{"x": (-2, 0), "y": (1,
         4)}``, ``batch["x"]`` has three steps and ``batch["y"]`` four; of several arrays, ``batch["x"]["name"]``.
     stride
-        Distance between the steps of neighbouring samples.
+        Distance between the steps of neighbouring samples, the first of which is the first one whose runs are inside of
+        the arrays. Not for a list of steps in ``where``.
     where
-        Steps of the samples, or a mask along the axis; None for all whose runs are inside of the arrays.
+        Steps of the samples, or a mask along the axis, of which those ``stride`` apart are taken; None for all whose
+        runs are inside of the arrays.
     steps
         Instead of ``runs``: each step, relative to the sample's: with ``{"x": (-12, -6, 0), "y": (6,)}``, a sample has
         three and one, and those in between are not read.
@@ -117,7 +122,7 @@ class Windows(Sampler):
         """
         offsets = self._offsets()
         low = min(map(min, offsets.values()))
-        chosen, count, stride = self._chosen(size, offsets)
+        chosen, count, stride = self._chosen(size, offsets, self._where())
         return _rows(chosen, count, stride, low)
 
     def _bound(self, arrays: Mapping[str, Geometry], most_bytes: int, taken: Mapping[str, tuple[int, ...]]) -> Samples:
@@ -125,12 +130,15 @@ class Windows(Sampler):
         size = common_length(arrays, self.axis)
         refuse_balance(self.balance)
         offsets = self._offsets()
-        chosen, count, stride = self._chosen(size, offsets)
+        where = self._where()
+        chosen, count, stride = self._chosen(size, offsets, where)
         low = min(map(min, offsets.values()))
         # There may be a hundred million of them.
         rows = None if self.weights is None else _rows(chosen, count, stride, low)
-        weights = checked_weights(self.weights, count, size, rows)
-        check_number(self.samples, count, weights, replace=self.replace)
+        # Some of them may be left out, as invalid.
+        listed = None if rows is None or where is None else _listed(where, size)
+        weights = checked_weights(self.weights, count, size, rows, listed)
+        number = checked_number(self.samples, count, weights, replace=self.replace)
         every = integer("every", self.every, 1)
         if every > 1 and (weights is not None or self.samples is not None):
             raise ArgumentError(f"every must be 1 with weights, balance or samples, not {every}")
@@ -168,11 +176,17 @@ class Windows(Sampler):
         lengths = group_lengths(footprints, (cells,), WINDOWS_AMPLIFICATION, most_bytes)
         return Samples(
             tuple(parts), (cells,), (stride,), lengths, (size,), None if chosen is None else chosen[:, np.newaxis],
-            weights, number=self.samples, replace=self.replace, every=every, begin=(-low,),
+            weights, number=number, replace=self.replace, every=every, begin=(-low,),
             classes=classes_of(self.weights, rows),
         )  # fmt: skip
 
-    def _chosen(self, size: int, offsets: Mapping[str, tuple[int, ...]]) -> tuple[IntArray | None, int, int]:
+    def _where(self) -> npt.NDArray[Any] | None:
+        """Return the steps or the mask that were given, or None for all steps."""
+        return None if self.where is None else as_array("where", self.where)
+
+    def _chosen(
+        self, size: int, offsets: Mapping[str, tuple[int, ...]], where: npt.NDArray[Any] | None
+    ) -> tuple[IntArray | None, int, int]:
         """Return the origins of the samples, int64 ``(n,)``, or None for all; their number, and their distance.
 
         The origin of a sample is the first step that it needs.
@@ -183,12 +197,18 @@ class Windows(Sampler):
         if length > size:
             raise ArgumentError(f"a sample takes {length} steps, but the arrays have {size} along axis {self.axis}")
         count = (size - length) // stride + 1
-        where = chosen_of(self.where, (size,), "steps")
         if where is None and self.valid is None:
             return None, count, stride
-        origins = stride * np.arange(count) if where is None else where[:, 0] + low
+        origins = stride * np.arange(count) if where is None else _listed(where, size) + low
         if len(origins) and (origins.min() < 0 or origins.max() + length > size):
             raise ArgumentError(f"where= has a step whose run {low} to {high} is not inside of the arrays")
+        if where is not None and stride > 1:
+            if where.dtype != bool:
+                raise ArgumentError(
+                    f"stride={stride} is for all steps, or those of a mask where=, and this where= is a list of steps: "
+                    f"leave stride out, and list those that are samples, such as where[::{stride}]"
+                )
+            origins = origins[origins % stride == 0]
         if self.valid is not None:
             valid = as_array("valid", self.valid)
             if valid.dtype != bool or valid.shape != (size,):
@@ -212,9 +232,11 @@ class Windows(Sampler):
         for name, value in given.items():
             numbers = integers(value)
             if self.steps is None and (len(numbers) != 2 or numbers[0] > numbers[1]):
-                raise ArgumentError(f"run {name!r} must be a first and a last step, such as (-2, 0), not {value!r}")
+                raise ArgumentError(
+                    f"run {name!r} must be a first and a last step, such as (-2, 0), not {quote(value)}"
+                )
             if not numbers:
-                raise ArgumentError(f"steps {name!r} must be integers, such as (-12, -6, 0), not {value!r}")
+                raise ArgumentError(f"steps {name!r} must be integers, such as (-12, -6, 0), not {quote(value)}")
             result[name] = tuple(range(numbers[0], numbers[1] + 1)) if self.steps is None else numbers
         if not result:
             raise ArgumentError("at least one run is needed")
@@ -231,7 +253,7 @@ class Windows(Sampler):
             if not numbers or min(numbers) < 1 or max(numbers) > most:
                 raise ArgumentError(
                     f"rollout must have numbers of steps, one for each epoch, of runs among {sorted(offsets)}, and no "
-                    f"more than these have; not {value!r} for {name!r}"
+                    f"more than these have; not {quote(value)} for {name!r}"
                 )
             result[name] = numbers
         return result
@@ -257,6 +279,11 @@ class _Stage(Sampler):
         offsets = self.windows._offsets()
         taken = {name: steps[: self.numbers.get(name, len(steps))] for name, steps in offsets.items()}
         return self.windows._bound(arrays, most_bytes, taken)
+
+
+def _listed(where: npt.NDArray[Any], size: int) -> IntArray:
+    """Return the steps that a mask or a list of them means, int64 ``(n,)``."""
+    return chosen_of(where, (size,), "steps")[:, 0]
 
 
 def _rows(chosen: IntArray | None, count: int, stride: int, low: int) -> IntArray:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import abc
 import dataclasses
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, get_args
 
@@ -16,21 +17,22 @@ import numpy as np
 import numpy.typing as npt
 
 from ..arrays.exporting import ExportedArray
+from ..documents.json import quote
 from ..errors import ArgumentError
 from ..flags import flag
 from ..poses.levels import is_image
 from ..windows.boundary import name_of_numpy
-from .arguments import as_array, fitting, integer, integers, is_one_of
+from .arguments import as_array, fitting, integer, integers, is_one_of, several
 from .cells import Footprint, group_lengths
 from .factors import ratios_of, whole_factors
 from .inputs import is_level
 from .masks import cells_of_mask
-from .posed_patches import PosedPatches
+from .posed_patches import PosedPatches, check_unposed
 from .samples import Geometry, Pad, Part, Samples
-from .weighing import balanced, check_number, checked_weights, classes_of
+from .weighing import balanced, checked_number, checked_weights, classes_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from ..integers import EachAxis, Integers
     from .cells import IntArray
@@ -131,10 +133,12 @@ class Rows(Sampler):
         Axis of the samples in each array, at least 0. All arrays have the same length along it; in a sample, their
         shape is without it.
     where
-        Numbers of the rows that are samples, or a mask ``(n,)``; None for all.
+        Numbers of the rows that are samples, or a mask ``(n,)`` of booleans; None for all. Integers 0 and 1, as many
+        as there are rows, may be either and are refused.
     weights
         How often each row (of the arrays, or of ``where``) is a sample, relative to the others; numbers of at least 0.
-        Each is drawn as often as that means in an epoch, rounded up or down. None for once each.
+        Each is drawn as often as that means in an epoch, rounded up or down. If ``where`` has as many numbers as the
+        arrays have rows, weights are refused unless they mean the same for both. None for once each.
     balance
         Name of the loader's array that has the class of each row, all of which are drawn equally often, over all
         volumes together; or the classes, ``(n,)``. Read once, when the loader is made. None for no such weights.
@@ -164,8 +168,7 @@ class Rows(Sampler):
         size
             Number of all rows.
         """
-        chosen = chosen_of(self.where, (size,), "rows")
-        return np.arange(size) if chosen is None else chosen[:, 0]
+        return np.arange(size) if self.where is None else chosen_of(self.where, (size,), "rows")[:, 0]
 
     def bind(self, arrays: Mapping[str, Geometry], most_bytes: int) -> Samples:
         """As for :class:`Sampler`."""
@@ -179,14 +182,14 @@ class Rows(Sampler):
             footprints.append(
                 Footprint((1,), (0,), (1,), (array.chunks[self.axis],), (size,), array.nbytes, array.is_light)
             )
-        chosen = chosen_of(self.where, (size,), "rows")
+        chosen = None if self.where is None else chosen_of(self.where, (size,), "rows")
         rows = None if chosen is None else chosen[:, 0]
         count = size if rows is None else len(rows)
         weights = checked_weights(self.weights, count, size, rows)
-        check_number(self.samples, count, weights, replace=self.replace)
+        number = checked_number(self.samples, count, weights, replace=self.replace)
         lengths = group_lengths(footprints, (size,), ROWS_AMPLIFICATION, most_bytes)
         return Samples(
-            tuple(parts), (size,), (1,), lengths, (size,), chosen, weights, number=self.samples, replace=self.replace,
+            tuple(parts), (size,), (1,), lengths, (size,), chosen, weights, number=number, replace=self.replace,
             classes=classes_of(self.weights, rows),
         )  # fmt: skip
 
@@ -206,7 +209,9 @@ class Patches(Sampler):
         Whether patches lie anywhere instead of on the grid: in each epoch there are as many, at other places. With
         shuffled blocks, patches lie within groups of neighbouring chunks, which differ from epoch to epoch. Those of
         a mask ``where`` show the middle true element of their cell, anywhere in them (if rotations and the like leave
-        it inside); listed ones are about ``stride`` from their own place at most.
+        it inside); listed ones are about ``stride`` from their own place at most. They reach into neighbouring cells,
+        so a split by ``where`` leaks: for training and validation, take arrays or regions of their own, a patch's
+        length apart, or no jitter.
     halo
         Elements that a patch has more on each side, along each axis or along all.
     pad
@@ -245,7 +250,8 @@ class Patches(Sampler):
         ``"linear"``, ``"nearest"`` or ``"cubic"``, for posed patches; or a dict of these by the arrays' names: labels
         need ``"nearest"``. An array that is not named is linear. Cubic splines need 28 elements more around a patch.
     dtype
-        Data type of posed patches that are interpolated; None for that of the array, to which values are rounded.
+        Data type of posed patches that are interpolated; None for that of the array, to which values are rounded, and
+        where patches are not posed.
 
     Notes
     -----
@@ -254,9 +260,9 @@ class Patches(Sampler):
     not be None. Poses depend on the loader's seed, the epoch and the sample only.
 
     Several arrays show one region: each has the shape of the first along the patch's axes, or is smaller by whole
-    factors (levels of a pyramid), by which the patch's shape can be divided. Scales of OME images and of their levels
-    tell the factors; of arrays, their lengths do, and lengths that may mean several factors are refused. With
-    ``spacing``, each has elements of any size, and all patches have one shape.
+    factors (levels of a pyramid), by which the patch's shape and place can be divided; ``jitter`` draws such places.
+    Scales of OME images and of their levels tell the factors; of arrays, their lengths do, and lengths that may mean
+    several factors are refused. With ``spacing``, each has elements of any size, and all patches have one shape.
     """
 
     shape: EachAxis
@@ -286,7 +292,7 @@ class Patches(Sampler):
                 if where not in arrays:
                     raise ArgumentError(f"where={where!r} names no array of volume {i}, which has {sorted(arrays)}")
             return [dataclasses.replace(self, where=arrays[where]) for arrays in volumes]
-        if not _is_one_for_each(where, len(_integers("shape", self.shape, None, 1))):
+        if not _is_one_for_each(where, len(patch_integers("shape", self.shape, None, 1))):
             return [self] * len(volumes)
         if len(where) != len(volumes):
             raise ArgumentError(f"where= has {len(where)} masks, one for each volume, and there are {len(volumes)}")
@@ -300,17 +306,19 @@ class Patches(Sampler):
 
     def bind(self, arrays: Mapping[str, Geometry], most_bytes: int) -> Samples:
         """As for :class:`Sampler`."""
-        shape = _integers("shape", self.shape, None, 1)
+        shape = patch_integers("shape", self.shape, None, 1)
         k, jitter = len(shape), flag("jitter", self.jitter)
-        halo = _integers("halo", self.halo, k, 0)
+        halo = patch_integers("halo", self.halo, k, 0)
         posed = PosedPatches.of(self, arrays, shape, halo) if self.is_posed else None
+        if posed is None:
+            check_unposed(self.interpolation, self.dtype, arrays)
         if posed is not None:
             # From here on, in elements of the first array.
             shape = posed.room
-        stride = shape if self.stride is None else _integers("stride", self.stride, k, 1)
+        stride = shape if self.stride is None else patch_integers("stride", self.stride, k, 1)
         if self.pad is not None and not is_one_of(self.pad, get_args(Pad)):
             hint = name_of_numpy(self.pad)
-            raise ArgumentError(f"pad must be one of {', '.join(get_args(Pad))} or None, not {self.pad!r}{hint}")
+            raise ArgumentError(f"pad must be one of {', '.join(get_args(Pad))} or None, not {quote(self.pad)}{hint}")
         placed = {name: self._axes(name, array, k) for name, array in arrays.items()}
         first = next(iter(arrays))
         size = tuple(arrays[first].shape[axis] for axis in placed[first])
@@ -324,6 +332,7 @@ class Patches(Sampler):
         else:
             counts = tuple(-(-n // s) for n, s in zip(size, stride, strict=True))
         parts, footprints = [], []
+        whole: dict[str, tuple[int, ...]] = {}
         spacing = _along(arrays[first].spacing, placed[first])
         for name, array in arrays.items():
             axes = placed[name]
@@ -337,12 +346,18 @@ class Patches(Sampler):
                     part, footprint = posed.part(name, array, axes, factors, size, stride, self.pad)
                 else:
                     part, footprint = self._part(name, array, axes, factors, size, shape, stride, halo)
+                    whole[name] = factors
             parts.append(part)
             footprints.append(footprint)
         chosen, shown, weights = self._chosen(size, stride, counts, spacing, with_elements=jitter)
         if chosen is not None and self.pad is None and (chosen + np.array(shape) > np.array(size)).any():
             raise ArgumentError("where= has patches that are not inside of the array; choose a padding")
-        check_number(self.samples, math.prod(counts) if chosen is None else len(chosen), weights, replace=self.replace)
+        # Posed patches are resampled, at any place.
+        unit = tuple(math.lcm(*each) for each in zip(*whole.values(), strict=True)) if whole else (1,) * k
+        if chosen is not None:
+            _check_places(chosen, unit, whole)
+        there = math.prod(counts) if chosen is None else len(chosen)
+        number = checked_number(self.samples, there, weights, replace=self.replace)
         target = PATCHES_AMPLIFICATION if jitter else WINDOWS_AMPLIFICATION
         if not all(part.posed is None or part.posed.copies for part in parts):
             lengths = group_lengths(footprints, counts, POSED_AMPLIFICATION, most_bytes)
@@ -356,22 +371,19 @@ class Patches(Sampler):
         else:
             lengths = group_lengths(footprints, counts, target, most_bytes)
         if jitter:
-            # Along an axis that is too short, there is one place: patches lie at 0, and are padded.
-            size = tuple(map(max, size, shape))
+            # Along an axis that is too short, there is one place: patches lie at 0, and are padded. So are the last
+            # ones if an element of a smaller array ends beyond the axis.
+            ends = (n // u * u if self.pad is None else -(-n // u) * u for n, u in zip(size, unit, strict=True))
+            size = tuple(map(max, ends, shape))
         return Samples(
             tuple(parts), counts, stride, lengths, size, chosen, weights, shape if jitter else None,
-            number=self.samples, replace=self.replace, posed=posed is not None, shown=shown,
+            number=number, replace=self.replace, posed=posed is not None, shown=shown,
+            unit=unit if jitter and max(unit) > 1 else None,
         )  # fmt: skip
 
     def _axes(self, name: str, array: Geometry, k: int) -> tuple[int, ...]:
         ndim = len(array.shape)
-        axes = tuple(range(ndim - k, ndim)) if self.axes is None else integers(self.axes)
-        if len(axes) != k or len(set(axes)) != k or any(not 0 <= axis < ndim for axis in axes):
-            raise ArgumentError(
-                f"{name or 'the array'} of shape {array.shape} has no patches of {k} axes"
-                f"{'' if self.axes is None else f' {self.axes}'}"
-            )
-        return axes
+        return patch_axes(self.axes, k, ndim, f"{name or 'the array'} of shape {array.shape}")
 
     def _part(
         self,
@@ -432,7 +444,7 @@ class Patches(Sampler):
                 where = _mask_of_labels(as_array("where", where), len(size))
             found = cells_of_mask(where, size, stride, counts, spacing, with_elements=with_elements)
             cells, shown = (None, None) if found is None else found
-            chosen = listed(where, size, "patches") if cells is None else cells * np.array(stride)
+            chosen = listed(where, size, "patches", counts) if cells is None else cells * np.array(stride)
             return chosen.astype(np.int64), shown, checked_weights(self.weights, len(chosen))
 
 
@@ -499,13 +511,38 @@ def _check_multiples(
             )
 
 
-def _integers(name: str, value: Any, k: int | None, least: int) -> tuple[int, ...]:
+def _check_places(chosen: IntArray, unit: tuple[int, ...], factors: Mapping[str, tuple[int, ...]]) -> None:
+    """Check that patches at given places begin where elements of all arrays do, by the factor of each."""
+    wrong = (chosen % np.array(unit)).any(axis=1)
+    if wrong.any():
+        place = tuple(chosen[wrong.argmax()].tolist())
+        name = next(n for n, own in factors.items() if any(p % f for p, f in zip(place, own, strict=True)))
+        near = tuple(p // u * u for p, u in zip(place, unit, strict=True))
+        raise ArgumentError(
+            f"where= has a patch at {place}, where no element of {name} begins: it is smaller than the first array by "
+            f"{factors[name]}; the first elements of patches must be multiples of {unit}, such as {near}"
+        )
+
+
+def patch_integers(name: str, value: Any, k: int | None, least: int) -> tuple[int, ...]:
     """Return one integer for each axis; a single one stands for all ``k``."""
-    several = hasattr(value, "__iter__")
-    numbers = integers(value if several else (value,) * (1 if k is None else k), least)
+    # Arrays without axes are no collections.
+    items = None if isinstance(value, (set, frozenset, Mapping)) else several(value)
+    numbers = integers((value,) * (1 if k is None else k) if items is None else items, least)
     if not numbers or (k is not None and len(numbers) != k):
-        raise ArgumentError(f"{name} must be integers of at least {least}, one for each axis of a patch, not {value!r}")
+        raise ArgumentError(
+            f"{name} must be integers of at least {least}, one for each axis of a patch, not {quote(value)}"
+        )
     return numbers
+
+
+def patch_axes(axes: Any, k: int, ndim: int, what: str) -> tuple[int, ...]:
+    """Return the axes of an array that patches of ``k`` axes are along: by default, the last ones."""
+    found = tuple(range(ndim - k, ndim)) if axes is None else integers(axes)
+    if len(found) != k or len(set(found)) != k or any(not 0 <= axis < ndim for axis in found):
+        given = "" if axes is None else f" {quote(axes)}: axes= must be {k} different integers of at least 0"
+        raise ArgumentError(f"{what} has no patches of {k} axes{given}")
+    return found
 
 
 def is_default(value: Any, default: Any) -> bool:
@@ -541,7 +578,7 @@ def sampler_of(given: Sampler | None) -> Sampler:
     """Return the sampler that a user gave; rows for None."""
     given = Rows() if given is None else given
     if not isinstance(given, Sampler):
-        raise ArgumentError(f"sampler must be Rows(...), Patches(...), Windows(...) or the like, not {given!r:.200}")
+        raise ArgumentError(f"sampler must be Rows(...), Patches(...), Windows(...) or the like, not {quote(given)}")
     return given
 
 
@@ -564,10 +601,8 @@ def common_length(arrays: Mapping[str, Geometry], axis: int) -> int:
     return next(iter(lengths.values()))
 
 
-def chosen_of(where: Any, shape: tuple[int, ...], what: str) -> IntArray | None:
-    """Return coordinates, int64 ``(n, k)``, from a mask, numbers (of one axis) or coordinates; None for all."""
-    if where is None:
-        return None
+def chosen_of(where: Any, shape: tuple[int, ...], what: str) -> IntArray:
+    """Return coordinates, int64 ``(n, k)``, from a mask, numbers (of one axis) or coordinates."""
     found = as_array("where", where)
     if found.dtype == bool:
         if found.shape != shape:
@@ -576,9 +611,18 @@ def chosen_of(where: Any, shape: tuple[int, ...], what: str) -> IntArray | None:
     return listed(found, shape, what)
 
 
-def listed(found: npt.NDArray[Any], shape: tuple[int, ...], what: str) -> IntArray:
-    """Check coordinates and return them, int64 ``(n, k)``."""
+def listed(
+    found: npt.NDArray[Any], shape: tuple[int, ...], what: str, counts: tuple[int, ...] | None = None
+) -> IntArray:
+    """Check coordinates and return them, int64 ``(n, k)``; ``counts`` is another shape that a mask may have."""
     if found.ndim == 1 and len(shape) == 1:
+        # Masks are stored as integers, too. Of 2 elements, these may be the numbers 0 and 1.
+        is_long = len(found) > 2 and found.shape in (shape, counts)
+        if is_long and found.dtype.kind in "iu" and not (found.astype(bool) != found).any():
+            raise ArgumentError(
+                f"where= has {len(found)} integers, all of them 0 or 1, as a mask has: give where.astype(bool); or, "
+                f"for the {what} 0 and 1 that many times, where[:, np.newaxis]"
+            )
         found = found[:, np.newaxis]
     if found.ndim != 2 or found.shape[1] != len(shape) or (found.dtype.kind not in "iu" and found.size):
         raise ArgumentError(

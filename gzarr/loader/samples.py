@@ -184,6 +184,9 @@ class Samples:
     shown
         int64 ``(n, axes)``, an element that each of the chosen samples shows wherever it lies, but for its pose; None
         if these lie around their origins.
+    unit
+        What the places of samples with ``jitter`` are multiples of, along each axis: elements of smaller arrays begin
+        there, too. The stride, the size, the chosen origins and ``jitter`` are multiples of it. None for any places.
     """
 
     parts: tuple[Part, ...]
@@ -202,6 +205,7 @@ class Samples:
     begin: tuple[int, ...] | None = None
     classes: IntArray | None = None
     shown: IntArray | None = None
+    unit: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
         count = self.total if self.total > MOST else round(self.expected)
@@ -361,7 +365,11 @@ class Samples:
         """Return the origin of each sample without its key."""
         if self.jitter is None:
             return self._listed(cells.labels(numbers))
-        stride, size, window = np.array(self.stride), np.array(self.size), np.array(self.jitter)
+        return self._random(cells, numbers, seed, epoch, drawn) * self._unit
+
+    def _random(self, cells: Cells, numbers: IntArray, seed: int, epoch: int, drawn: IntArray) -> IntArray:
+        """Return the random place of each sample, in units."""
+        stride, size, window = self._in_units
         fractions = np.stack([uniform(mix(seed, epoch, _JITTER, d), drawn, 2**31) for d in range(len(window))], axis=1)
         if cells.chosen is not None:
             low, high = self._range_of(cells.chosen[numbers])
@@ -380,19 +388,20 @@ class Samples:
         return np.asarray(begin + ((fractions * span) >> 31), np.int64)
 
     def _range_of(self, rows: IntArray) -> tuple[IntArray, IntArray]:
-        """Return the first and the last place of each of some listed samples, int64 ``(n, axes)``, which are random.
+        """Return the first and the last place of each of some listed samples, which are random, in units.
+
+        Both are int64 ``(n, axes)``.
 
         Where an element of each is known that it shows, all places that show it. Otherwise cells share all places of an
         axis evenly, and a sample has those of the cell that begins at its origin.
         """
-        assert self.jitter is not None
-        window = np.array(self.jitter)
-        last = np.array(self.size) - window
+        stride, size, window = self._in_units
+        last = size - window
         if self.shown is not None:
-            high = self.shown[rows]
+            high = self.shown[rows] // self._unit
             low = high - window + 1
         else:
-            cells = self._listed(rows) / np.array(self.stride)
+            cells = self._listed(rows) // self._unit / stride
             low, high = self._slice_begins(cells), self._slice_begins(cells + 1) - 1
         low = np.clip(low, 0, last)
         return low, np.clip(high, low, last)
@@ -402,24 +411,24 @@ class Samples:
 
         Both are int64 ``(groups, axes)``.
         """
-        stride, size = np.array(self.stride), np.array(self.size)
-        groups = len(cells.offsets) - 1
-        if not groups:
-            return (np.empty((0, len(stride)), np.int64),) * 2
+        if len(cells.offsets) == 1:
+            return (np.empty((0, len(self.stride)), np.int64),) * 2
         if cells.chosen is not None:
-            lows, highs = (self._listed(cells.chosen),) * 2 if self.jitter is None else self._range_of(cells.chosen)
+            lows, highs = (self._listed(cells.chosen),) * 2
+            if self.jitter is not None:
+                lows, highs = (places * self._unit for places in self._range_of(cells.chosen))
             begins = cells.offsets[:-1]
             return np.minimum.reduceat(lows, begins, axis=0), np.maximum.reduceat(highs, begins, axis=0)
         _, first, last = cells.coordinates(cells.offsets[:-1])
-        low, high = first * stride, (last - 1) * stride
         if self.jitter is None:
-            return low, high
-        window = np.array(self.jitter)
+            return first * np.array(self.stride), (last - 1) * np.array(self.stride)
+        stride, size, window = self._in_units
         if self._is_even(cells):
-            return self._slice_begins(first), np.minimum(self._slice_begins(last), size - window)
-        # Anywhere up to the end of the last cell, inside of the array.
-        further = np.maximum(stride - window, 0)
-        return np.minimum(low, size - window), np.minimum(high + further, size - window)
+            low, high = self._slice_begins(first), self._slice_begins(last)
+        else:
+            # Anywhere up to the end of the last cell, inside of the array.
+            low, high = first * stride, (last - 1) * stride + np.maximum(stride - window, 0)
+        return np.minimum(low, size - window) * self._unit, np.minimum(high, size - window) * self._unit
 
     def _is_even(self, cells: Cells) -> bool:
         """Whether places belong to cells, not to groups.
@@ -430,10 +439,22 @@ class Samples:
         return cells.chosen is None and any(part.posed is not None and not part.posed.copies for part in self.parts)
 
     def _slice_begins(self, cells: IntArray | npt.NDArray[np.float64]) -> IntArray:
-        """Return the first place of cells that share all places of an axis evenly, int64 of the same shape."""
-        assert self.jitter is not None
-        places = np.array(self.size) - np.array(self.jitter) + 1
+        """Return the first place of cells that share all places of an axis evenly, in units, of the same shape."""
+        _, size, window = self._in_units
+        places = size - window + 1
         return np.asarray(np.floor(cells * places / np.array(self.counts)), np.int64)
+
+    @cached_property
+    def _unit(self) -> IntArray:
+        """What random places are multiples of, int64 ``(axes,)``."""
+        return np.array((1,) * len(self.stride) if self.unit is None else self.unit, np.int64)
+
+    @cached_property
+    def _in_units(self) -> tuple[IntArray, IntArray, IntArray]:
+        """The stride, the size and the window of random places in units, each int64 ``(axes,)``."""
+        assert self.jitter is not None
+        stride, size, window = (np.array(n, np.int64) // self._unit for n in (self.stride, self.size, self.jitter))
+        return stride, size, window
 
     def _listed(self, rows: IntArray) -> IntArray:
         """Return the origins of samples by their rows in the list of all, without jitter."""

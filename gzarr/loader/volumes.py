@@ -149,10 +149,13 @@ class Volumes:
                         f"volume {lacks} lacks {which}, which volume {has} has: samples of all volumes need arrays of "
                         "the same names"
                     )
-        forms = {tuple(volume.reading.outputs) for volume in self.each}
-        if len(forms) > 1:
-            found = sorted(str([(output.shape, str(output.dtype)) for output in form]) for form in forms)
-            raise ArgumentError(f"samples of all volumes need arrays of one shape and dtype; these have {found}")
+        forms = [tuple(volume.reading.outputs) for volume in self.each]
+        if other := next((i for i, form in enumerate(forms) if form != forms[0]), 0):
+            of_first, of_other = ([(output.shape, str(output.dtype)) for output in forms[i]] for i in (0, other))
+            raise ArgumentError(
+                f"samples of all volumes need arrays of one shape and dtype; those of volume 0 have {of_first}, and "
+                f"those of volume {other} have {of_other}"
+            )
 
     @property
     def parts(self) -> tuple[Part, ...]:

@@ -13,6 +13,7 @@ from ..poses.numbers_given import as_floats
 from ..windows.columns import NullableValues
 from .arguments import as_array, fitting, integer
 from .drawing import at_most_once
+from .naming import in_volume
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -80,7 +81,11 @@ def classes_of(weights: Any, rows: IntArray | None) -> IntArray | None:
 
 
 def checked_weights(
-    weights: Any, count: int, size: int | None = None, rows: IntArray | None = None
+    weights: Any,
+    count: int,
+    size: int | None = None,
+    rows: IntArray | None = None,
+    listed: IntArray | None = None,
 ) -> npt.NDArray[np.float64] | None:
     """Return the weight of each sample.
 
@@ -93,15 +98,18 @@ def checked_weights(
     size, rows
         Number of rows of the arrays, to each of which a weight may belong instead, and the row of each sample; None if
         samples have no rows.
+    listed
+        The rows that were given, of which those in ``rows`` are some; None for ``rows``.
 
     Raises
     ------
     ArgumentError
-        If they are none, of another number, or all of them 0; it names the first one that is wrong.
+        If they are none, of another number, or all of them 0; it names the first one that is wrong. If they may belong
+        to the rows as well as to the samples, and mean something else then.
     """
     if weights is None:
         return None
-    if isinstance(weights, ClassWeights):
+    if belong_to_rows := isinstance(weights, ClassWeights):
         weights = weights.weights
     try:
         found = as_floats(weights).ravel()
@@ -109,6 +117,13 @@ def checked_weights(
         raise ArgumentError(f"weights must be numbers: {error}") from error
     of_rows = rows is not None and len(found) == size
     if of_rows:
+        given: Any = rows if listed is None else listed
+        if len(given) == size and not (belong_to_rows or np.array_equal(found, found[given], equal_nan=True)):
+            raise ArgumentError(
+                f"weights= has {size} numbers, as many as where= and as the arrays along the axis of samples, so they "
+                "may belong to either: instead of where=, give weights=np.bincount(where, weights, minlength=n) if "
+                f"they belong to where=, or weights * np.bincount(where, minlength=n) if to the arrays, with n={size}"
+            )
         found = found[rows]
     if len(found) != count:
         raise ArgumentError(f"weights must be {count} numbers of at least 0, not all of them 0; these are {len(found)}")
@@ -123,8 +138,10 @@ def checked_weights(
     return found
 
 
-def check_number(number: int | None, count: int, weights: npt.NDArray[np.float64] | None, *, replace: bool) -> None:
-    """Refuse a number of samples that cannot be drawn.
+def checked_number(
+    number: int | None, count: int, weights: npt.NDArray[np.float64] | None, *, replace: bool
+) -> int | None:
+    """Return a number of samples as an integer of Python; refuse one that cannot be drawn.
 
     Parameters
     ----------
@@ -140,7 +157,7 @@ def check_number(number: int | None, count: int, weights: npt.NDArray[np.float64
     if number and not count:
         raise ArgumentError(f"samples={number}, but there are none to draw from")
     if flag("replace", replace):
-        return
+        return number
     there = count if weights is None else int(np.count_nonzero(weights))
     if number is None and weights is not None:
         raise ArgumentError(
@@ -149,6 +166,7 @@ def check_number(number: int | None, count: int, weights: npt.NDArray[np.float64
         )
     if number is not None and number > there:
         raise ArgumentError(f"samples={number} without replacement, but there are {there} to draw from")
+    return number
 
 
 def balanced(sampler: W, volumes: Sequence[Mapping[str, ExportedArray]]) -> list[W]:
@@ -169,12 +187,13 @@ def balanced(sampler: W, volumes: Sequence[Mapping[str, ExportedArray]]) -> list
     if sampler.weights is not None:
         raise ArgumentError("give weights= or balance=, not both")
     rows, classes, missing = [], [], []
-    for arrays in volumes:
-        size = next(iter(arrays.values())).shape[sampler.axis]
-        found, without = _classes(sampler, arrays, size)
-        classes.append(found)
-        missing.append(without)
-        rows.append(sampler.rows(size))
+    for i, arrays in enumerate(volumes):
+        with in_volume(i, len(volumes), arrays):
+            size = next(iter(arrays.values())).shape[sampler.axis]
+            found, without = _classes(sampler, arrays, size)
+            classes.append(found)
+            missing.append(without)
+            rows.append(sampler.rows(size))
     all_classes = np.concatenate([each[own] for each, own in zip(classes, rows, strict=True)])
     there = (
         None

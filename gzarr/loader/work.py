@@ -15,7 +15,7 @@ import time
 from dataclasses import dataclass, field
 from functools import partial
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import numpy as np
 
@@ -31,6 +31,7 @@ from .keeping import Keeping
 from .kept import ChunkMemory, Kept, Wanted
 from .measured import Measured
 from .memory import memory_of
+from .permutation import mix
 from .stats import Stats
 
 if TYPE_CHECKING:
@@ -50,13 +51,17 @@ if TYPE_CHECKING:
 
     IntArray = npt.NDArray[np.int64]
 
+#: Tells seeds of batches from what else is drawn.
+_BATCHES: Final = 0xBA7C4
+
 OnError: TypeAlias = "Literal['raise', 'skip'] | Callable[[Exception, int], object]"
 
 
 @dataclass(eq=False)
 class _Open:
-    """A batch that is being read."""
+    """A batch that is being read, whose first sample is that of a rank's turn."""
 
+    turn: int
     arrays: list[Any]
     numbers: IntArray
     origins: IntArray
@@ -252,7 +257,7 @@ class EpochWork:
             if step not in self.open:
                 arrays = [output.empty(count, self.memory) for output in self.reading.outputs]
                 self.open[step] = _Open(
-                    arrays, np.empty(count, np.int64), np.empty((count, origins.shape[1]), np.int64)
+                    at, arrays, np.empty(count, np.int64), np.empty((count, origins.shape[1]), np.int64)
                 )
             batch = self.open[step]
             low, high = max(begin, at), min(end, at + count)
@@ -332,6 +337,7 @@ class EpochWork:
         result = Batch()
         result.samples, result.volumes, result.origins = labels, volumes, begins
         result.flipped = self.epoch.samples.flipped
+        result.seed = self._seed(batch.turn)
         result.update(self.giving.static)
         self.reading.place(result, arrays)
         if any(output.sparse is not None for output in self.reading.outputs):
@@ -345,6 +351,11 @@ class EpochWork:
         if transform is None:
             return result, mark
         return self.memory.transformed(partial(_called, "transform=", transform), result, mark)
+
+    def _seed(self, turn: int) -> int:
+        """Return the seed of the batch of a turn: by its position in the order, where no other one begins."""
+        epoch = self.epoch
+        return mix(epoch.settings.seed, epoch.number, _BATCHES, epoch.rank + epoch.world_size * turn) >> 1
 
     def _tell(self, batch: _Open, labels: IntArray, begins: IntArray) -> None:
         """Raise the errors of a batch, or call the function for them, with the samples' labels."""

@@ -89,12 +89,74 @@ def test_arrays_of_loaders(value: Any) -> None:
         (Rows(replace="no"), "replace must be True or False, not 'no'"),  # type: ignore[arg-type]
         (Patches(shape=10**30), "shape must be integers of at least 1"),  # type: ignore[arg-type]
         (Patches(shape=(2, 2), jitter="yes"), "jitter must be True or False"),  # type: ignore[arg-type]
+        *((Patches(shape=some), "shape must be integers of at least 1") for some in (b"\2\2", {4: 1}, {2}, (True, 2))),  # type: ignore[arg-type]
+        (Patches((2, 2), halo={1: 2}), "halo must be integers"),  # type: ignore[arg-type]
+        *(
+            (Patches((2, 2), axes=axes), r"no patches of 2 axes .*: axes= must be 2 different integers")
+            for axes in ((False, True), (0.0, 1.0), b"\0\1", {0: 0, 1: 0})
+        ),
+        (Windows(0, {"x": (False, True)}), "must be a first and a last step"),
+        (Windows(0, steps={"x": {0, 1}}), "steps 'x' must be integers"),  # type: ignore[dict-item]
+        (Patches((2, 2), interpolation=17), "interpolation must be one of"),  # type: ignore[arg-type]
+        (Patches((2, 2), interpolation={"z": "nearest"}), r"interpolation= names \['z'\]"),
+        (Patches((2, 2), dtype="rubbish"), "dtype='rubbish' is neither"),
+        (Patches((2, 2), dtype="float16"), "dtype=float16 is for posed patches"),
     ],
     ids=lambda value: "" if isinstance(value, str) else repr(value),
 )
 def test_what_is_said(arrays: dict[str, gzarr.Array], sampler: Any, message: str) -> None:
     with pytest.raises(gzarr.ArgumentError, match=message):
         Loader({"x": arrays["x"]}, sampler, batch_size=2)
+
+
+@pytest.mark.parametrize("name", ["sampler", "shuffle", "on_error", "transform", "streams"])
+def test_what_is_said_of_integers_of_many_digits(arrays: dict[str, gzarr.Array], name: str) -> None:
+    options: dict[str, Any] = {name: 10**5000}
+    with pytest.raises(gzarr.ArgumentError, match=f"{name} must be .* not <an integer of"):
+        Loader(arrays["x"], **options)
+
+
+@pytest.mark.parametrize("name", ["shape", "halo", "pad"])
+def test_what_is_said_of_patches_of_many_digits(arrays: dict[str, gzarr.Array], name: str) -> None:
+    options: dict[str, Any] = {"shape": 2, name: 10**5000}
+    with pytest.raises(gzarr.ArgumentError, match=f"{name} must be .* not <an integer of"):
+        Loader(arrays["x"], Patches(**options))
+
+
+def test_states_of_many_digits(arrays: dict[str, gzarr.Array]) -> None:
+    loader, huge = Loader(arrays, Rows(), batch_size=2), 10**5000
+    for state in (huge, *({**loader.state_dict(), key: huge} for key in ("version", "streams", "epoch", "cursor"))):
+        with contextlib.suppress(gzarr.ArgumentError):
+            loader.load_state_dict(state)
+    with pytest.raises(gzarr.ArgumentError, match="not the state of a loader"):
+        loader.load_state_dict({**loader.state_dict(), "seed": float("inf")})
+    with pytest.raises(IndexError, match="none with the number <an integer of"):
+        Dataset(arrays)[huge]
+
+
+def test_as_many_streams_as_are_of_use(arrays: dict[str, gzarr.Array]) -> None:
+    for options in ({"streams": 10**8}, {"world_size": 10**8}):
+        with pytest.raises(gzarr.ArgumentError, match="streams must be at most 65536, and so must world_size"):
+            Loader(arrays, Rows(), drop_last=False, pad=True, **options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("made", [np.array, "torch"], ids=["numpy", "torch"])
+def test_integers_that_are_arrays_without_axes(arrays: dict[str, gzarr.Array], made: Any) -> None:
+    make = pytest.importorskip("torch").tensor if made == "torch" else made
+    x = arrays["x"]
+    for given, plain in (
+        (Rows(samples=make(3)), Rows(samples=3)),
+        (Windows(0, {"x": (0, 1)}, samples=make(3)), Windows(0, {"x": (0, 1)}, samples=3)),
+        (
+            Patches(make(2), stride=make(1), halo=make(1), axes=make([2]), samples=make(3)),
+            Patches(2, stride=1, halo=1, axes=(2,), samples=3),
+        ),
+    ):
+        loader, wanted = (Loader(x, sampler, batch_size=3) for sampler in (given, plain))
+        assert loader.fingerprint == wanted.fingerprint
+        (batch,), (other,) = loader, wanted
+        for name, array in other.items():
+            np.testing.assert_array_equal(batch[name], array)
 
 
 def test_batches_ahead_beyond_the_epoch_take_nothing(arrays: dict[str, gzarr.Array]) -> None:

@@ -45,6 +45,18 @@ def test_a_jitted_step_takes_a_batch(like: Any) -> None:
     assert traced == [(Batch, ["a/b", "x", "y"])]
 
 
+def test_a_tree_of_keras_is_that_of_a_dict() -> None:
+    optree = pytest.importorskip("optree")
+
+    (batch, other) = batches()
+    leaves, structure = optree.tree_flatten(batch, namespace="keras")
+    assert [id(leaf) for leaf in leaves] == [id(leaf) for leaf in optree.tree_leaves(dict(batch))]
+    doubled = optree.tree_map(lambda a, b: a + b, batch, other, namespace="keras")
+    assert type(doubled) is Batch
+    assert optree.tree_structure(doubled, namespace="keras") == structure
+    np.testing.assert_array_equal(doubled["x"], X[:8] + X[8:])
+
+
 def test_a_tree_of_jax_is_that_of_a_dict() -> None:
     jax = pytest.importorskip("jax")
     (batch, other) = batches()
@@ -104,6 +116,18 @@ def test_torch_sees_arrays() -> None:
     assert float(compiled(batch)) == float(X[:8].sum() + Y[:8].sum())
 
 
+def test_a_compiled_step_is_one_graph() -> None:
+    torch = pytest.importorskip("torch")
+
+    def step(batch: Any) -> Any:
+        total = batch["x"].sum().relu()
+        return total + batch["y"].sum() + sum(batch[name].sum() for name in batch)
+
+    batch, _ = batches(like="torch")
+    compiled = torch.compile(step, backend="eager", fullgraph=True)
+    assert float(compiled(batch)) == float(step(dict(batch)))
+
+
 def test_functions_of_torch_for_batches() -> None:
     data = pytest.importorskip("torch.utils.data")
     (batch, other) = batches(like="torch")
@@ -118,6 +142,38 @@ def test_functions_of_torch_for_batches() -> None:
     moved = utilities.apply_to_collection(batch, dtype=batch["x"].__class__, function=lambda array: array + 1)
     assert type(moved) is Batch
     np.testing.assert_array_equal(moved["y"], Y[:8] + 1)
+
+
+@pytest.mark.parametrize("size", [1, 2, 4])
+def test_collated_batches_have_their_arrays_only(size: int) -> None:
+    data = pytest.importorskip("torch.utils.data")
+    static = {"height": np.arange(2.0), "year": np.array(2000)}
+    sampler = gzarr.loader.Windows(0, {"in": (0, 1), "out": (2, 2)}, static=static)
+    for one in (Loader(Y, batch_size=size), Loader({"x": X, "y": Y}, sampler, batch_size=size)):
+        first, second, *_ = one
+        converted = data.default_convert(first)
+        for same in (converted, data.default_convert(converted)):
+            np.testing.assert_array_equal(same.samples, first.samples)
+            assert same.seed == first.seed
+        for some in ([first, second], [first] * size if size > 1 else [first, first, first]):
+            joined = data.default_collate(some)
+            assert type(joined) is Batch
+            for name in Batch.__slots__:
+                with pytest.raises(AttributeError, match=f"take '{name}' from the batch that the loader gave out"):
+                    getattr(joined, name)
+        assert first.samples.shape == (size,)
+
+
+def test_updated_batches_keep_their_samples() -> None:
+    for size in (1, 3):
+        (batch, *_) = Loader({"x": X, "y": Y}, batch_size=size)
+        batch.update(y=np.eye(size)[0], mean=np.float32(1))
+        batch.update({"x": batch["x"][:, None], "y": batch["y"][:, None], "name": "a", "mean": 2})
+        assert len(batch.samples) == size
+        assert list(batch) == ["x", "y", "mean", "name"]
+    (batch, *_) = Loader({"x": X, "y": Y}, batch_size=4)
+    batch.update({name: array[:2] for name, array in batch.items()})
+    assert not hasattr(batch, "samples")
 
 
 def test_libraries_are_registered_when_they_are_there() -> None:
@@ -151,3 +207,9 @@ def test_a_class_that_is_known_already_is_no_error(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(module, "_KNOWN", set())
     assert len(batches()) == 2
     assert isinstance(gzarr.loader.Batch(x=1), dict)
+    # Whoever gets a batch of another process, or a copy, tells the libraries as well.
+    stored = pickle.dumps(Batch(x=1))
+    for same in (lambda: pickle.loads(stored), lambda: copy.copy(Batch.__new__(Batch))):
+        monkeypatch.setattr(module, "_KNOWN", set())
+        same()
+        assert "jax" in module._KNOWN

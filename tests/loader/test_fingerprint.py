@@ -178,6 +178,15 @@ def test_classes_that_are_missing(missing: Any) -> None:
     assert len(Loader(np.arange(3000.0), there, batch_size=100)) == 20
 
 
+def test_options_of_thousands_of_digits() -> None:
+    @dataclasses.dataclass(frozen=True, repr=False)
+    class Own(Rows):
+        key: int = 0
+
+    prints = {Loader(np.arange(4), Own(key=key)).fingerprint for key in (7, 10**5000, 10**5000 + 1, -(10**5000))}
+    assert len(prints) == 4
+
+
 def test_reprs_are_as_typed() -> None:
     assert repr(Patches([16, 16], jitter=True)) == "Patches(shape=[16, 16], jitter=True)"  # type: ignore[arg-type]
     assert repr(Rows(balance=np.array([0, 1]))) == "Rows(balance=array([0, 1]))"

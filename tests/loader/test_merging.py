@@ -680,7 +680,8 @@ def test_wrong_arguments(line: Any) -> None:
     for arguments, message in refused:
         with pytest.raises(gzarr.ArgumentError, match=message):
             Merge(*arguments)
-    for options in ({"budget_bytes": 0}, {"budget_bytes": 1.5}, {"axes": (1,)}, {"axes": (0, 0)}, {"axes": "a"}):
+    wrong_axes: list[Any] = [(1,), (0, 0), "a", (False,), (0.0,), b"\0", {0: 0}]
+    for options in ({"budget_bytes": 0}, {"budget_bytes": 1.5}, *({"axes": axes} for axes in wrong_axes)):
         with pytest.raises(gzarr.ArgumentError, match=r"budget_bytes|no patches"):
             Merge(out, sampler, **options)
     with pytest.raises(gzarr.errors.ReadOnlyError):
