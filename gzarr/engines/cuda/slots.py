@@ -274,7 +274,7 @@ def release() -> None:
 def _forget() -> None:
     global _lock
     _lock = Lock()
-    abandon(_idle)
+    abandon(_idle, _unusable)
 
 
 if hasattr(os, "register_at_fork"):

@@ -65,15 +65,16 @@ class BorrowedStream:
         The stream; not to be used after :meth:`close`, since others may enqueue work there.
     """
 
-    __slots__ = ("_device", "_given_back", "_kept", "_pid", "stream")
+    __slots__ = ("_device", "_given_back", "_idle", "_kept", "_lent", "stream")
 
     def __init__(self, device: Device, purpose: str = "") -> None:
         self._given_back = [True]
         self._device = device
         self._kept = device.name, purpose
-        self._pid = os.getpid()
         self.stream: Stream = _taken(device, self._kept)
-        _lent[id(self.stream)] = self.stream
+        # When the interpreter ends, the module's names may be gone before this.
+        self._idle, self._lent = _idle[self._kept], _lent
+        self._lent[id(self.stream)] = self.stream
         self._given_back.clear()
 
     def close(self) -> None:
@@ -88,12 +89,9 @@ class BorrowedStream:
         """Give the stream back without a call of CUDA: the garbage collector may run anywhere."""
         if not self._given_back:
             self._given_back.append(True)
-            if os.getpid() != self._pid:
-                abandon(self.stream)
-                return
-            # Before it is another's.
-            del _lent[id(self.stream)]
-            _idle.setdefault(self._kept, deque()).append((self._device, self.stream))
+            # Before it is another's. A forked child has abandoned all that were lent.
+            if self._lent.pop(id(self.stream), None) is not None:
+                self._idle.append((self._device, self.stream))
 
 
 def _taken(device: Device, key: tuple[str, str]) -> Stream:
@@ -176,4 +174,4 @@ def release() -> None:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=partial(abandon, _idle, _lent, _foreign))
+    os.register_at_fork(after_in_child=partial(abandon, _idle, _lent, _foreign, _unusable))

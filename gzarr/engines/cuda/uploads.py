@@ -148,7 +148,7 @@ def release() -> None:
 def _forget() -> None:
     global _lock
     _lock = Lock()
-    abandon(_kept)
+    abandon(_kept, _unusable)
 
 
 if hasattr(os, "register_at_fork"):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import gc
 import itertools
 import os
+import subprocess
+import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -216,6 +218,36 @@ def test_a_forked_child_takes_no_stream_of_its_parent(device: WatchedDevice) -> 
             os._exit(len(kept) + len(streams._idle.get((device.name, ""), ())))
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
         assert len(streams._idle[device.name, ""]) == 1
+
+
+FREED = """
+import os, sys
+from gzarr.engines.cuda import streams
+
+class Stream:
+    def __del__(self, write=os.write):
+        write(1, b"freed")
+
+class Device:
+    name = "cuda:0"
+    stream = Stream
+
+lent, idle = (streams.BorrowedStream(Device()) for _ in range(2))
+idle.close()
+streams._unusable.append(Stream())
+if not os.fork():
+    sys.exit(0)
+os.waitpid(-1, 0)
+os._exit(0)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+def test_a_forked_child_that_ends_frees_no_stream_of_its_parent() -> None:
+    command = [sys.executable, "-W", "ignore:This process:DeprecationWarning", "-c", FREED]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=100, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 def test_the_last_batch_is_read_by_its_consumer_before_its_memory_is_used_again(

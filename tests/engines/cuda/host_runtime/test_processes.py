@@ -14,13 +14,13 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-def run(code: str) -> str:
+def run(code: str, seconds: int = 100) -> str:
     done = subprocess.run(
         # From Python 3.12 on, forks beside other threads are warned of.
         [sys.executable, "-W", "ignore:This process:DeprecationWarning", "-c", code],
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=seconds,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
     )
     assert done.returncode == 0, done.stdout + done.stderr
@@ -90,3 +90,46 @@ assert cupy.get_default_memory_pool().used_bytes() == 1024
 print("right")
 """
     assert run(code) == "right\n"
+
+
+COLLECTED_ON_A_STREAM = """
+import gc
+from support import cuda_on_host
+cuda = cuda_on_host.install()
+import cupy
+from cupy.cuda import runtime
+first, other = (cupy.cuda.Stream(non_blocking=True) for _ in range(2))
+memory = cupy.zeros(10, "u1")
+cupy.cuda.Device().synchronize()
+before, told = cuda.live(), []
+
+class Cycle:
+    def __init__(self):
+        self.me = self
+        self.memories = cupy.cuda.PinnedMemory(100), cupy.cuda.Memory(100)
+
+def collect(_):
+    gc.collect()
+    now = cuda.live() - before
+    told.append((now.pinned, now.device))
+    for wait in (other.synchronize, cupy.cuda.Device().synchronize):
+        try:
+            wait()
+        except runtime.CUDARuntimeError as error:
+            told.append(error.status)
+
+gc.disable()
+Cycle()
+first.launch_host_func(collect, None)
+# The other stream waits for the one that collects.
+other.wait_event(first.record())
+memory.data.memset_async(1, 10, other)
+other.synchronize()
+print(told, cuda.live() - before, cuda.notes())
+"""
+
+
+def test_garbage_may_be_collected_on_a_stream_s_thread() -> None:
+    """What is freed there lives until all work is done: the thread cannot wait for itself, nor for who waits for it."""
+    left = cuda_on_host.device.Leaks(0, 0, 0, 0, 0, 0)
+    assert run(COLLECTED_ON_A_STREAM, seconds=30) == f"[(1, 1), 800, 800] {left} []\n"

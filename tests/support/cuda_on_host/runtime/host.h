@@ -27,6 +27,7 @@ enum {
     REGISTERED_ALREADY = 712,
     NOT_REGISTERED = 713,
     LAUNCH_FAILURE = 719,
+    NOT_PERMITTED = 800,
     NOT_SUPPORTED = 801,
     CAPTURE_UNSUPPORTED = 900,
     CAPTURE_INVALIDATED = 901,
@@ -34,7 +35,7 @@ enum {
     CAPTURE_ISOLATION = 905,
 };
 
-enum { MOST_DEVICES = 2, NEVER = -1 };
+enum { MOST_DEVICES = 2 };
 
 /* -- calls.c: what is common to all functions: threads, contexts, counts, errors */
 
@@ -123,7 +124,8 @@ typedef struct {
 
 /* Enqueue; returns a CUDA error, and the number of the operation in its stream. */
 int coh_push(coh_stream *stream, coh_operation operation, uint64_t *number);
-/* Wait for an operation of a stream; returns the error of a lost device. */
+/* Wait for an operation of a stream; returns the error of a lost device. While an operation runs, its thread must not wait:
+ * what it waits for may wait for this operation. CUDA's error of calls from host functions is returned. */
 int coh_wait(coh_stream *stream, uint64_t number);
 int coh_wait_device(int device);
 /* Whether an operation is done; whoever asks often enough is taken for somebody who waits. With the lock held. */
@@ -134,6 +136,8 @@ uint64_t coh_enqueued(coh_stream *stream);
 
 /* Do something right after the last operation that a stream has, or now if all are done. `self` is freed by it. */
 void coh_after_last(coh_stream *stream, void (*run)(void *self), void *self);
+/* The same for all that the streams of a device have now; negative: of all devices. */
+void coh_after_device(int device, void (*run)(void *self), void *self);
 
 /* -- handles.c: numbers for streams and events, used again as an allocator does */
 

@@ -212,20 +212,35 @@ static int device_at(uintptr_t address) {
     return device;
 }
 
-/* Waits for all work of the device, as CUDA does. */
+static int free_device(void *pointer) {
+    allocation *found = taken_out((uintptr_t)pointer, COH_DEVICE, 0);
+    if (found) give_up(found);
+    else coh_note("%d cudaFree: %p is not the begin of device memory", INVALID_VALUE, pointer);
+    return found ? SUCCESS : INVALID_VALUE;
+}
+
+static int free_pinned(void *pointer) {
+    allocation *found = taken_out((uintptr_t)pointer, COH_PINNED, 0);
+    if (found) give_up(found);
+    else coh_note("%d cudaFreeHost: %p is not the begin of page-locked memory", INVALID_VALUE, pointer);
+    return found ? SUCCESS : INVALID_VALUE;
+}
+
+static void free_device_later(void *pointer) { free_device(pointer); }
+static void free_pinned_later(void *pointer) { free_pinned(pointer); }
+
+/* Waits for all work of the device, as CUDA does. Python that an operation runs may collect garbage, which frees memory on
+ * the stream's own thread: that cannot wait, so it is freed later. */
 int host_cudaFree(void *pointer) {
     BEGIN(RELEASE, "free");
     if (!pointer) return SUCCESS;
     int device = device_at((uintptr_t)pointer);
     int code = device < 0 ? SUCCESS : coh_wait_device(device);
-    if (code) return coh_last(code);
-    allocation *found = taken_out((uintptr_t)pointer, COH_DEVICE, 0);
-    if (!found) {
-        coh_note("%d cudaFree: %p is not the begin of device memory", INVALID_VALUE, pointer);
-        return coh_last(INVALID_VALUE);
+    if (code == NOT_PERMITTED) {
+        coh_after_device(device, free_device_later, pointer);
+        return SUCCESS;
     }
-    give_up(found);
-    return SUCCESS;
+    return coh_last(code ? code : free_device(pointer));
 }
 
 int host_cudaHostAlloc(void **pointer, size_t nbytes, unsigned flags) {
@@ -240,21 +255,19 @@ int host_cudaHostAlloc(void **pointer, size_t nbytes, unsigned flags) {
     return SUCCESS;
 }
 
-static int released(void *pointer, int registered, int unknown) {
-    for (int device = 0; device < MOST_DEVICES; device++) coh_wait_device(device);
-    allocation *found = taken_out((uintptr_t)pointer, COH_PINNED, registered);
-    if (!found) {
-        coh_note("%d %p is not the begin of page-locked memory", unknown, pointer);
-        return coh_last(unknown);
-    }
-    if (registered) free(found);
-    else give_up(found);
-    return SUCCESS;
+/* Wait for all work of all devices; returns whether this thread may. */
+static int wait_for_all(void) {
+    int may = 1;
+    for (int device = 0; device < MOST_DEVICES; device++) may &= coh_wait_device(device) != NOT_PERMITTED;
+    return may;
 }
 
 int host_cudaFreeHost(void *pointer) {
     BEGIN(RELEASE, "free");
-    return pointer ? released(pointer, 0, INVALID_VALUE) : SUCCESS;
+    if (!pointer) return SUCCESS;
+    if (wait_for_all()) return coh_last(free_pinned(pointer));
+    coh_after_device(-1, free_pinned_later, pointer);
+    return SUCCESS;
 }
 
 int host_cudaHostRegister(void *pointer, size_t nbytes, unsigned flags) {
@@ -275,7 +288,11 @@ int host_cudaHostRegister(void *pointer, size_t nbytes, unsigned flags) {
 
 int host_cudaHostUnregister(void *pointer) {
     BEGIN(RELEASE, "free");
-    return released(pointer, 1, NOT_REGISTERED);
+    wait_for_all(); /* or not: the memory is the caller's, who may free it then */
+    allocation *found = taken_out((uintptr_t)pointer, COH_PINNED, 1);
+    if (!found) coh_note("%d cudaHostUnregister: %p is not the begin of page-locked memory", NOT_REGISTERED, pointer);
+    free(found);
+    return coh_last(found ? SUCCESS : NOT_REGISTERED);
 }
 
 int host_cudaMemGetInfo(size_t *free_bytes, size_t *total) {

@@ -141,6 +141,7 @@ void coh_poll(coh_stream *stream, uint64_t number) {
 }
 
 static int wait_locked(coh_stream *stream, uint64_t number) {
+    if (coh_here.ticket && stream->done < number) return NOT_PERMITTED;
     coh_ref(stream);
     coh_demand(stream, number);
     while (stream->done < number && !coh_closing) pthread_cond_wait(&stream->changed, &coh_lock);
@@ -158,6 +159,7 @@ int coh_wait(coh_stream *stream, uint64_t number) {
 
 /* Wait for all that the streams of a device have now. */
 int coh_wait_device(int device) {
+    if (coh_here.ticket) return NOT_PERMITTED;
     pthread_mutex_lock(&coh_lock);
     size_t n = 0, i = 0;
     for (coh_stream *stream = coh_all_streams; stream; stream = stream->next) n++;
@@ -360,18 +362,46 @@ int coh_push(coh_stream *stream, coh_operation given, uint64_t *number) {
     return code;
 }
 
+static void append(coh_op *op, void (*run)(void *self), void *self) {
+    coh_after *after = malloc(sizeof *after);
+    *after = (coh_after){run, self, NULL};
+    coh_after **end = &op->after;
+    while (*end) end = &(*end)->next;
+    *end = after;
+}
+
 void coh_after_last(coh_stream *stream, void (*run)(void *self), void *self) {
     pthread_mutex_lock(&coh_lock);
     coh_op *last = stream->tail;
-    if (last) {
-        coh_after *after = malloc(sizeof *after);
-        *after = (coh_after){run, self, NULL};
-        coh_after **end = &last->after;
-        while (*end) end = &(*end)->next;
-        *end = after;
-    }
+    if (last) append(last, run, self);
     pthread_mutex_unlock(&coh_lock);
     if (!last) run(self);
+}
+
+typedef struct {
+    atomic_size_t left; /* streams that have not come to it */
+    void (*run)(void *self);
+    void *self;
+} after_several;
+
+static void one_less(void *self) {
+    after_several *counted = self;
+    if (atomic_fetch_sub(&counted->left, 1) > 1) return;
+    counted->run(counted->self);
+    free(counted);
+}
+
+void coh_after_device(int device, void (*run)(void *self), void *self) {
+    after_several *counted = malloc(sizeof *counted);
+    *counted = (after_several){1, run, self};
+    pthread_mutex_lock(&coh_lock);
+    for (coh_stream *stream = coh_all_streams; stream; stream = stream->next)
+        if (stream->tail && (device < 0 || stream->device == device)) {
+            atomic_fetch_add(&counted->left, 1);
+            append(stream->tail, one_less, counted);
+        }
+    pthread_mutex_unlock(&coh_lock);
+    one_less(counted);
 }
 
 /* -- the end */
