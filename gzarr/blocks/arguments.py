@@ -1,10 +1,17 @@
-"""Arguments that are one value for all axes, or one for each."""
+"""Arguments of functions of blocks: one value for all axes or one for each, and numbers."""
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from ..documents.json import quote
 from ..errors import ArgumentError
+from ..integers import as_integer
+from ..items import has_items
+from ..real_numbers import real
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -33,14 +40,10 @@ def items(value: Any) -> list[Any]:
     return list(map(scalar, value)) if has_items(value) else [scalar(value)]
 
 
-def has_items(value: Any) -> bool:
-    """Return whether a value has items; the letters of a text do not count, and arrays without dimensions have none."""
-    return hasattr(value, "__iter__") and not isinstance(value, str) and getattr(value, "ndim", 1) != 0
-
-
 def scalar(value: Any) -> Any:
     """Return the number in an array without dimensions, which is what tensors have for items; others as they are."""
-    return value.item() if hasattr(value, "__iter__") and not has_items(value) and hasattr(value, "item") else value
+    is_one = getattr(value, "ndim", 1) == 0 and hasattr(value, "__iter__") and hasattr(value, "item")
+    return value.item() if is_one else value
 
 
 def each(value: Any, ndim: int, name: str, is_valid: Callable[[Any], bool], what: str) -> list[Any]:
@@ -53,7 +56,7 @@ def each(value: Any, ndim: int, name: str, is_valid: Callable[[Any], bool], what
     """
     found = items(value) if has_items(value) else [scalar(value)] * ndim
     if len(found) != ndim or not all(map(is_valid, found)):
-        raise ArgumentError(f"{name} must be {what}: one, or one for each of {ndim} axes, not {value!r}")
+        raise ArgumentError(f"{name} must be {what}: one, or one for each of {ndim} axes, not {quote(value)}")
     return found
 
 
@@ -67,15 +70,53 @@ def different_axes(value: Any, ndim: int, name: str) -> list[int]:
     """
     found = items(value)
     if not all(is_whole(d) and -ndim <= d < ndim for d in found) or len({d % ndim for d in found}) != len(found):
-        raise ArgumentError(f"{name} must be different axes of {ndim}, not {value!r}")
+        raise ArgumentError(f"{name} must be different axes of {ndim}, not {quote(value)}")
     return [int(d) % ndim for d in found]
 
 
 def is_whole(value: Any) -> bool:
     """Return whether a value is a whole number."""
-    return hasattr(value, "__index__") and not isinstance(value, bool)
+    return as_integer(value) is not None
 
 
-def is_number(value: Any) -> bool:
-    """Return whether a value is a number."""
-    return hasattr(value, "__complex__") or isinstance(value, (bool, int, float, complex))
+def background_of(value: Any, dtype: np.dtype[Any], *, has_it: bool = True) -> int | float:
+    """Return the value of elements that are no objects: an integer, of floats a number.
+
+    Parameters
+    ----------
+    value
+        The argument ``background``.
+    dtype
+        Data type of the elements: integers, booleans, or floats.
+    has_it
+        Whether it must be a value that integers of the type can have.
+
+    Raises
+    ------
+    ArgumentError
+        If it is something else.
+    """
+    given = scalar(value)
+    if isinstance(given, bool | np.bool_):
+        given = int(given)
+    number, whole = real(given), as_integer(given)
+    if dtype.kind not in "biu":
+        # Nothing equals NaN.
+        if number is None or math.isnan(number):
+            raise ArgumentError(f"background must be a number of 64 bits other than NaN, not {quote(value)}")
+        return number
+    if whole is None and number is not None and number.is_integer():
+        whole = int(number)
+    if whole is None:
+        raise ArgumentError(f"background must be an integer, not {quote(value)}")
+    if has_it and not holds(dtype, whole):
+        raise ArgumentError(f"elements of {dtype} cannot be background={quote(value)}")
+    return whole
+
+
+def holds(dtype: np.dtype[Any], value: int) -> bool:
+    """Return whether an integer type, or bool, has a value."""
+    if dtype == np.bool_:
+        return value in (0, 1)
+    info = np.iinfo(dtype)
+    return info.min <= value <= info.max

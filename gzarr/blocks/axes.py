@@ -5,11 +5,12 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from ..cached import cached_property
+from ..integers import as_integer
 from .boundary import Cut, Run, runs
 
 if TYPE_CHECKING:
@@ -23,6 +24,10 @@ if TYPE_CHECKING:
     IntArray = npt.NDArray[np.int64]
 
 
+#: No output is that many times longer than an input.
+_MOST_SCALE: Final = 1 << 31
+
+
 @dataclass(frozen=True)
 class AxisScale:
     """How much longer an axis of the outputs is than that of the inputs: a whole number, or the inverse of one."""
@@ -33,8 +38,11 @@ class AxisScale:
     @classmethod
     def of(cls, value: float | Fraction) -> AxisScale | None:
         """Return the scale for a number, or None if neither it nor its inverse is a whole one."""
-        found = Fraction(value).limit_denominator(1 << 20)
-        if found <= 0 or 1 not in (found.numerator, found.denominator) or abs(float(found) / float(value) - 1) > 1e-9:
+        whole = as_integer(value)
+        exact = value if isinstance(value, Fraction) else Fraction(float(value) if whole is None else whole)
+        found = exact.limit_denominator(1 << 20)
+        is_one_or_inverse = 1 in (found.numerator, found.denominator)
+        if not 0 < found < _MOST_SCALE or not is_one_or_inverse or abs(float(found / exact) - 1) > 1e-9:
             return None
         return cls(found.numerator, found.denominator)
 
@@ -229,7 +237,15 @@ class InputAxis:
         if self.blocks is None:
             return self.size
         length = self._longest_core if self.padded else min(self._longest_core, self.size)
-        return length + sum(self.halo)
+        # Without a boundary, the halo ends with the array.
+        return length + sum(n if self.boundary is not None else min(n, self.size) for n in self.halo)
+
+    @cached_property
+    def repeats(self) -> int:
+        """About how many times the array is begun again in a halo: each time is a cut of a window."""
+        if self.blocks is None or not isinstance(self.boundary, str) or self.boundary == "edge" or self.size < 2:
+            return 0
+        return sum(self.halo) // self.size
 
     @cached_property
     def _longest_core(self) -> int:

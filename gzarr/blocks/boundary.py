@@ -4,18 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
-
-from ..windows.boundary import folded
-
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    import numpy.typing as npt
-
     from ..windows.boundary import Mode
-
-    IntArray = npt.NDArray[np.int64]
 
 
 class Cut(NamedTuple):
@@ -26,7 +18,8 @@ class Cut(NamedTuple):
     at, length
         The first of them in the window, and their number.
     first, step
-        The element of the source that the first one is taken from, and 1, or -1 if they are taken in reverse.
+        The element of the source that the first one is taken from, and 1, -1 if they are taken in reverse, or 0 if all
+        are taken from that one.
     which, extent
         Number of the source, of those along this axis, and its length.
     """
@@ -40,9 +33,9 @@ class Cut(NamedTuple):
 
     @property
     def elements(self) -> slice:
-        """The elements of the source."""
-        if self.step > 0:
-            return slice(self.first, self.first + self.length)
+        """The elements of the source; one that is repeated is there once."""
+        if self.step >= 0:
+            return slice(self.first, self.first + (self.length if self.step else 1))
         return slice(self.first, self.first - self.length if self.first >= self.length else None, -1)
 
 
@@ -56,7 +49,7 @@ class Run(NamedTuple):
     first
         Element of the array that the first of them is taken from; None for the constant.
     step
-        1, or -1 where the elements of the array are taken in reverse.
+        1, -1 where the elements of the array are taken in reverse, or 0 where one is repeated.
     """
 
     begin: int
@@ -68,7 +61,9 @@ class Run(NamedTuple):
         """Return the part that is taken from elements ``low`` to before ``high`` of the array, source ``which``."""
         if self.first is None:
             return None
-        if self.step > 0:
+        if self.step == 0:
+            skip, stop = 0, self.end - self.begin if low <= self.first < high else 0
+        elif self.step > 0:
             skip, stop = max(low - self.first, 0), min(high - self.first, self.end - self.begin)
         else:
             skip, stop = max(self.first - high + 1, 0), min(self.first - low + 1, self.end - self.begin)
@@ -81,8 +76,8 @@ class Run(NamedTuple):
     def extent(self) -> tuple[int, int]:
         """Begin and end of the elements of the array."""
         assert self.first is not None
-        count = self.end - self.begin
-        return (self.first, self.first + count) if self.step > 0 else (self.first - count + 1, self.first + 1)
+        count = self.end - self.begin if self.step else 1
+        return (self.first, self.first + count) if self.step >= 0 else (self.first - count + 1, self.first + 1)
 
 
 def runs(begin: int, end: int, size: int, boundary: Mode | float | complex) -> list[Run]:
@@ -107,18 +102,34 @@ def runs(begin: int, end: int, size: int, boundary: Mode | float | complex) -> l
             if not isinstance(boundary, str):
                 result.append(Run(part[0] - begin, part[1] - begin, None, 1))
             else:
-                result += _runs_of(folded(np.arange(*part), size, boundary), part[0] - begin)
+                result += _folds(*part, size, boundary, part[0] - begin)
     return result
 
 
-def _runs_of(elements: IntArray, begin: int) -> Iterator[Run]:
-    """Cut elements into runs; one that is repeated is a run each time."""
-    steps = np.diff(elements)
-    at = 0
-    while at < len(elements):
-        step = int(steps[at]) if at < len(steps) and abs(steps[at]) == 1 else 1
-        end = at + 1
-        while end < len(elements) and steps[end - 1] == step:
-            end += 1
-        yield Run(begin + at, begin + end, int(elements[at]), step)
-        at = end
+def _folds(begin: int, end: int, size: int, mode: Mode, at: int) -> Iterator[Run]:
+    """Return the runs of places beyond the ends, ``at`` in the window.
+
+    They are what :func:`gzarr.windows.boundary.folded` gives for each place.
+    """
+    if mode == "edge" or size == 1:
+        # They are on one side of the array.
+        yield Run(at, at + end - begin, 0 if begin < 0 else size - 1, 0)
+        return
+    while begin < end:
+        step = 1
+        if mode == "wrap":
+            first = begin % size
+            count = size - first
+        else:
+            # There and back again; the ends once ("reflect") or twice.
+            ends = 1 if mode == "reflect" else 0
+            period = 2 * (size - ends)
+            place = begin % period
+            if place < size - ends:
+                first, count = place, size - place
+            else:
+                first, step = period - 1 + ends - place, -1
+                count = first + 1
+        count = min(count, end - begin)
+        yield Run(at, at + count, first, step)
+        begin, at = begin + count, at + count

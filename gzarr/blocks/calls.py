@@ -17,7 +17,7 @@ from .arguments import broadcast
 from .element_sizes import ElementSizes
 from .lengths import block_lengths, names_of_axes
 from .outputs import CreatedOutput, DoneBlocks, NewOutput, Output, make_output, output_shapes
-from .plan import BlockGeometry, block_axes, check_blocks, target_bytes
+from .plan import BlockGeometry, block_axes, check_blocks, check_halos, target_bytes
 from .surroundings import Surroundings
 from .work import BlockWork, Manner, most_threads
 
@@ -249,6 +249,7 @@ def plan_call(
     dtypes = [output.data_type if isinstance(output, NewOutput) else output.dtype for output in outputs]
     sizes = ElementSizes.of(inputs, dtypes)
     blocks = block_axes(geometries, inputs, outputs, shapes, lengths, target_bytes(budget_bytes, threads), sizes)
+    check_halos(first, inputs, blocks, sizes, budget_bytes)
     return PlannedCall(
         inputs=list(inputs),
         given=[output.target for output in wanted],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING, Any, Protocol
 
+from ..documents.json import quote
 from ..errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -106,7 +107,7 @@ class FunctionCalls:
 
 def name_of(function: Callable[..., Any]) -> str:
     """Return the name of a function, for messages."""
-    return getattr(function, "__name__", repr(function))
+    return getattr(function, "__name__", None) or quote(function)
 
 
 def takes_block_info(function: Callable[..., Any]) -> bool:

@@ -15,11 +15,14 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
 
 import numpy as np
 
+from ..choices import choice
+from ..documents.json import quote
 from ..errors import ArgumentError
 from ..flags import check_flags
 from ..hierarchy.create import create_array
+from ..real_numbers import real
 from ..windows.inputs import KINDS, array_of
-from .arguments import each, is_whole
+from .arguments import background_of, each, is_whole
 from .calls import DEFAULT_BUDGET_BYTES, CallOptions, plan_call
 from .label_outputs import check_output, finish, label_output
 from .members import NOWHERE, ObjectMembers, places_in
@@ -116,15 +119,17 @@ def join(  # noqa: PLR0913
     if opened.dtype.kind not in "iu" or not opened.ndim:
         raise ArgumentError(f"{opened.name} has elements of {opened.dtype}, shape {opened.shape}; join takes labels")
     ndim = opened.ndim
-    halos = each(overlap, ndim, "overlap", lambda n: is_whole(n) and n >= 0, "whole numbers of elements, at least 0")
+    background = int(background_of(background, opened.dtype))
+    what = "whole numbers of elements, at least 0"
+    halos = list(map(int, each(overlap, ndim, "overlap", lambda n: is_whole(n) and n >= 0, what)))
     lengths = _lengths(opened, block, halos)
     shape = []
     for n, length, halo in zip(opened.shape, lengths, halos, strict=True):
         count = -(-n // (length + 2 * halo))
         if n - 2 * halo * count <= (count - 1) * length:
             raise ArgumentError(
-                f"labels of shape {opened.shape} are not blocks of {lengths} with an overlap of {tuple(halos)}: the "
-                "last ones would be empty"
+                f"labels of shape {opened.shape} are not blocks of {lengths} with an overlap of "
+                f"{quote(tuple(halos))}: the last ones would be empty"
             )
         shape.append(n - 2 * halo * count)
     # Outputs are like an array of this shape.
@@ -148,7 +153,7 @@ def _lengths(labels: Any, block: Any, halos: Sequence[int]) -> tuple[int, ...]:
         found = [n - 2 * halo for n, halo in zip(labels.chunks, halos, strict=True)]
         if min(found) < 1:
             raise ArgumentError(
-                f"chunks of {labels.chunks} are not blocks with an overlap of {tuple(halos)}; pass block="
+                f"chunks of {labels.chunks} are not blocks with an overlap of {quote(tuple(halos))}; pass block="
             )
     else:
         what = "lengths of at least 1, without the overlap"
@@ -164,10 +169,10 @@ def check_overlap(threshold: Any, measure: Any) -> None:
     ArgumentError
         If so.
     """
-    if measure not in get_args(Measure):
-        raise ArgumentError(f"measure must be 'iou' or 'smaller', not {measure!r}")
-    if isinstance(threshold, bool) or not isinstance(threshold, (int, float)) or not 0 <= threshold < 1:
-        raise ArgumentError(f"threshold must be a number from 0 to below 1, not {threshold!r}")
+    choice("measure", measure, get_args(Measure))
+    number = real(threshold)
+    if number is None or not 0 <= number < 1:
+        raise ArgumentError(f"threshold must be a number from 0 to below 1, not {quote(threshold)}")
 
 
 def join_windows(call: PlannedCall, overlap: Overlap, executor: Executor | None, *, progress: bool) -> tuple[Any, int]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from ..arrays.exporting import ExportedArray
+from ..documents.json import quote
 from ..errors import ArgumentError
 from ..stores.places import place_of
 from .outputs import NewOutput, Output
@@ -42,18 +43,24 @@ def label_output(out: Any, dtype: Any, *, resume: bool) -> Output:
     if any(value is not None for value in (output.scale, output.drop_axis, output.new_axis)):
         raise ArgumentError("labels have the shape of the input: leave scale=, drop_axis= and new_axis= of Output out")
     given = dtype if output.dtype is None else output.dtype
-    try:
-        wanted: np.dtype[Any] = np.dtype(given)
-    except TypeError:
-        wanted = np.dtype(object)
-    if wanted not in _TYPES:
-        raise ArgumentError(f"dtype must be 'uint32' or 'uint64', for labels, not {given!r}")
+    wanted = _dtype_of(given)
+    if wanted is None or wanted not in _TYPES:
+        raise ArgumentError(f"dtype must be 'uint32' or 'uint64', for labels, not {quote(given)}")
     if resume and (output.target is None or isinstance(output.target, np.ndarray)):
         raise ArgumentError("resume=True needs an output that is stored: pass an array or a store as out=")
     own = getattr(output.target, "dtype", None)
-    if own is not None and np.dtype(own).kind not in "iu":
-        raise ArgumentError(f"out= has elements of {own}; labels are integers")
+    if own is not None and ((found := _dtype_of(own)) is None or found.kind not in "iu"):
+        raise ArgumentError(f"out= has elements of {own}; labels are integers of NumPy")
     return replace(output, dtype=wanted)
+
+
+def _dtype_of(given: Any) -> np.dtype[Any] | None:
+    """Return a data type; None for what is none of NumPy, as those of tensors."""
+    try:
+        found: np.dtype[Any] = np.dtype(given)
+    except (TypeError, ValueError):
+        return None
+    return found
 
 
 def check_output(call: PlannedCall) -> None:

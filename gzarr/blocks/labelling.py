@@ -18,12 +18,14 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from ..arrays.device_choice import resolve_device
+from ..documents.json import quote
 from ..errors import ArgumentError, ChunkReadError, ChunkWriteError
 from ..flags import check_flags
+from ..integers import as_integer
 from ..stores.temporary_files import noted
 from ..tools.processes import check_shared
 from ..windows.inputs import KINDS, device_of
-from .arguments import is_whole
+from .arguments import background_of, holds
 from .calls import DEFAULT_BUDGET_BYTES, CallOptions, plan_call
 from .components import Components
 from .faces import BlockFaces, KeptFaces
@@ -33,6 +35,7 @@ from .mapping import map_blocks
 from .members import ObjectMembers, places_in
 from .outputs import Output
 from .scratch import KeepWindows, OnHost, block_lengths_of, open_kept, place_for, windows_in
+from .surroundings import Surroundings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -165,13 +168,19 @@ def label(  # noqa: PLR0913
     shape = call.shapes[0]
     if not shape:
         raise ArgumentError("label takes arrays of at least one dimension")
-    if not is_whole(connectivity) or not 1 <= connectivity <= len(shape):
-        raise ArgumentError(f"connectivity must be a number of axes from 1 to {len(shape)}, not {connectivity!r}")
+    most = as_integer(connectivity)
+    if most is None or not 1 <= most <= len(shape):
+        raise ArgumentError(f"connectivity must be a number of axes from 1 to {len(shape)}, not {quote(connectivity)}")
+    # Components are those of the mask that is given, or of masks that the function returns.
+    mask_type = call.inputs[0].dtype if function is None else np.dtype(bool)
+    outside = background_of(background, mask_type, has_it=bool(by_value))
+    # Wrong ones are refused also where there is no function that they are for.
+    Surroundings.of(len(shape), halo, boundary, padded=False)
     check_output(call)
     call.check_created()
     if not call.blocks or 0 in shape:
         return finish(call, call.work(_nothing, reads=False), None, None, progress=progress), 0
-    find = FindComponents(shape, background, bool(by_value), int(connectivity))
+    find = FindComponents(shape, outside, bool(by_value), most)
     if function is None:
         return _components(call, find, client, progress=progress)
     used = resolve_device(device or device_of(arrays))
@@ -299,7 +308,7 @@ class FindComponents:
     """
 
     shape: tuple[int, ...]
-    background: int
+    background: int | float
     by_value: bool
     connectivity: int
 
@@ -308,11 +317,9 @@ class FindComponents:
         background = self.background
         if mask.dtype.kind == "f":
             mask, background = mask != background, 0
-        elif not _holds(mask.dtype, background):
-            if self.by_value:
-                raise ArgumentError(f"elements of {mask.dtype} cannot be background={background!r}")
+        elif not holds(mask.dtype, int(background)):
             mask, background = np.ones(mask.shape, bool), 0
-        return Components(mask, background, by_value=self.by_value, connectivity=self.connectivity)
+        return Components(mask, int(background), by_value=self.by_value, connectivity=self.connectivity)
 
     def __call__(self, mask: npt.NDArray[Any], block_info: Block) -> FoundComponents:
         """Return what is kept of a block's components."""
@@ -331,14 +338,6 @@ class FindComponents:
         return FoundComponents(
             block_info.number, block_info.index, places, BlockFaces(faces, values if self.by_value else None)
         )
-
-
-def _holds(dtype: np.dtype[Any], value: int) -> bool:
-    """Return whether an integer type, or bool, has a value."""
-    if dtype == np.bool_:
-        return value in (0, 1)
-    info = np.iinfo(dtype)
-    return info.min <= value <= info.max
 
 
 class PaintComponents:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, SupportsIndex, TypeAlias
 
+from ..documents.json import quote
 from ..errors import ArgumentError
-from .arguments import each, scalar
+from .arguments import each, is_whole, scalar
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,10 +50,10 @@ def block_lengths(block: Any, shape: Sequence[int], names: Mapping[str, int]) ->
         for name, value in block.items():
             if name not in names:
                 known = f"the axes are {', '.join(names)}" if names else "the axes have no names: pass one for each"
-                raise ArgumentError(f"block={block!r}: there is no axis {name!r}; {known}")
+                raise ArgumentError(f"block={quote(block)}: there is no axis {quote(name)}; {known}")
             lengths[names[name]] = scalar(value)
         if not all(map(_is_length, lengths)):
-            raise ArgumentError(f"block must be {_WHAT}, not {block!r}")
+            raise ArgumentError(f"block must be {_WHAT}, not {quote(block)}")
     else:
         lengths = each(block, ndim, "block", _is_length, _WHAT)
     return [_length(value, n) for value, n in zip(lengths, shape, strict=True)]
@@ -61,7 +62,7 @@ def block_lengths(block: Any, shape: Sequence[int], names: Mapping[str, int]) ->
 def _is_length(value: Any) -> bool:
     if value is None or (isinstance(value, str) and value == "auto"):
         return True
-    return hasattr(value, "__index__") and not isinstance(value, bool) and (value > 0 or value == -1)
+    return is_whole(value) and (value > 0 or value == -1)
 
 
 def _length(value: Any, size: int) -> int | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from ..choices import choice
 from ..errors import ArgumentError
 from ..flags import check_flags
 from ..windows.inputs import KINDS
@@ -80,6 +81,7 @@ def map_blocks(  # noqa: PLR0913
     halo
         Elements that a function is given before and after a block along each axis of the inputs, or along all of them;
         or pairs, those before and those after, as the widths of ``numpy.pad``: ``[(2, 0), (1, 1)]``.
+        One that is more than 100 times longer than an input must fit in ``budget_bytes`` (at least 1 MiB) with a block.
     boundary
         What a halo has beyond the ends of the inputs, as in ``numpy.pad``: ``"symmetric"`` (d c b a | a b c d, which
         ``scipy.ndimage`` has by default and calls ``"reflect"``), ``"reflect"`` (d c b | a b c d), ``"edge"``,
@@ -163,8 +165,7 @@ def map_blocks(  # noqa: PLR0913
     if not all(map(callable, called)):
         raise ArgumentError("function and reduce must be callable")
     check_flags(pad_blocks=pad_blocks, progress=progress)
-    if blend not in (None, "hann"):
-        raise ArgumentError(f"blend must be 'hann' or None, not {blend!r}")
+    choice("blend", blend, ("hann", None))
     if blend is not None and (reduce is not None or client is not None):
         raise ArgumentError(
             "blend= calls the function once for the elements of several blocks, perhaps again, and in this process: "

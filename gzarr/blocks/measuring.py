@@ -14,13 +14,15 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import numpy as np
 from gzarr_kernels.slots import regions as R
 
+from ..choices import choice
 from ..dtypes.properties import native
 from ..errors import ArgumentError
 from ..flags import check_flags
 from ..installing import COMMANDS
+from ..real_numbers import is_positive
 from ..sparse.view import DenseView
 from ..windows.inputs import KINDS, array_of
-from .arguments import each, is_number
+from .arguments import background_of, each
 from .calls import DEFAULT_BUDGET_BYTES, CallOptions, plan_call
 from .regions import regions_of
 
@@ -87,14 +89,14 @@ def measure(
     >>> table["label"], table["intensity_mean"], table["centroid-1"]
     (array([1, 2]), array([2., 5.]), array([0.5, 1.5]))
     """
-    if like not in ("numpy", "pandas"):
-        raise ArgumentError(f"like must be 'numpy' or 'pandas', not {like!r}")
+    choice("like", like, ("numpy", "pandas"))
     check_flags(progress=progress)
     opened = array_of(labels, "cpu", _WANTED)
     ndim, dtype = opened.ndim, native(opened.dtype)
     if dtype.kind not in "iu" or not ndim:
         raise ArgumentError(f"{opened.name} has elements of {dtype}, shape {opened.shape}; labels are integers")
-    spacings = each(spacing, ndim, "spacing", lambda x: is_number(x) and x > 0, "lengths above 0")
+    spacings = each(spacing, ndim, "spacing", is_positive, "lengths above 0")
+    background = int(background_of(background, dtype))
     channels: list[AnyArray] = []
     have_channels = False
     for image in images:
@@ -114,9 +116,6 @@ def measure(
             raise ArgumentError(
                 f"{array.name} has elements of {found}; images are of integers, or of float32 or float64"
             )
-    info = np.iinfo(dtype)
-    if not info.min <= background <= info.max:
-        raise ArgumentError(f"labels of {dtype} cannot be background={background!r}")
     options = CallOptions(block=block, device="cpu", budget_bytes=budget_bytes)
     call = plan_call([opened, *channels], [], options, takes=_WANTED)
     merging = _Merging(ndim, len(channels))

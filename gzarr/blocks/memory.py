@@ -103,7 +103,11 @@ class BlockMemory:
             for cut, layout in zip(cuts, layouts, strict=True):
                 which = which * layout.sources + cut.which
             box = tuple(slice(cut.at, cut.at + cut.length) for cut in cuts)
-            self.copy(target[box], sources[which].array[tuple(cut.elements for cut in cuts)])
+            part, elements = target[box], sources[which].array[tuple(cut.elements for cut in cuts)]
+            if self._device is not None and not all(cut.step for cut in cuts):
+                with self._device as device:
+                    elements = device.broadcast(elements, part.shape)
+            self.copy(part, elements)
         for box, value in constant_boxes(layouts):
             if self._device is None:
                 target[box] = value

@@ -14,6 +14,7 @@ from ..arrays.array import Array
 from ..arrays.outputs import HOST, DeviceResults, check_elements
 from ..arrays.stored_chunks import stored_chunks
 from ..codecs.choice import AUTO
+from ..documents.json import quote
 from ..dtypes.masks import unmasked
 from ..engines.cuda.devices import get_device
 from ..errors import ArgumentError, NodeNotFoundError, OutputError
@@ -309,8 +310,8 @@ class NewOutput:
         self._shape, self._device = shape, device
         try:
             self._dtype = None if dtype is None else np.dtype(dtype)
-        except TypeError as error:
-            raise ArgumentError(f"dtype={dtype!r} is not a data type of NumPy") from error
+        except (TypeError, ValueError) as error:
+            raise ArgumentError(f"dtype={quote(dtype)} is not a data type of NumPy") from error
         self.follows_results: bool = dtype is None
         self._array: Any = None
         self._lock = Lock()

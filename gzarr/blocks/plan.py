@@ -8,9 +8,11 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ..arrays.array import Array
+from ..documents.json import quote
 from ..errors import ArgumentError
 from ..metadata.chunk_grid import RegularAxis
-from .arguments import different_axes, each, is_whole, items
+from ..real_numbers import is_positive
+from .arguments import different_axes, each, items
 from .axes import AxisScale, InputAxis
 from .blocks import BlockGrid, OutputBlocks
 
@@ -24,6 +26,12 @@ if TYPE_CHECKING:
 
 #: Bytes of the elements of a block, inputs and outputs together, that are aimed at.
 _TARGET: Final = 8 << 20
+#: How many times longer than an input a halo may be, whatever memory a block with it takes.
+_MANY: Final = 100
+#: Bytes that a block with a longer one may take, however small the budget is.
+_LEAST_ROOM: Final = 1 << 20
+#: About the bytes that describe one cut of a window.
+_CUT: Final = 512
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,6 +157,42 @@ def check_blocks(geometry: BlockGeometry, shapes: Sequence[tuple[int, ...]], inp
             f"{', '.join(map(str, shapes))} have elements"
         )
     geometry.surroundings.check_constants(inputs)
+
+
+def check_halos(
+    geometry: BlockGeometry,
+    inputs: Sequence[ExportedArray],
+    blocks: Sequence[ChunkAxis],
+    sizes: ElementSizes,
+    budget_bytes: int,
+) -> None:
+    """Refuse halos beyond the inputs, far longer than these, that do not fit in the budget with a block.
+
+    Others may exceed it, since one block is always held.
+
+    Parameters
+    ----------
+    geometry
+        The geometry of the first output.
+    inputs, blocks, sizes
+        The inputs, the blocks along each axis of the first output, and the bytes of elements.
+    budget_bytes
+        The bytes that blocks may take.
+
+    Raises
+    ------
+    ArgumentError
+        If so.
+    """
+    most = max(budget_bytes, _LEAST_ROOM)
+    for array, itemsize in zip(inputs, sizes.inputs, strict=True):
+        axes = geometry.axes_of(array, blocks)
+        nbytes = itemsize * math.prod(axis.longest_window for axis in axes) + _CUT * sum(a.repeats for a in axes)
+        if nbytes > most and any(axis.boundary is not None and max(axis.halo) > _MANY * axis.size for axis in axes):
+            raise ArgumentError(
+                f"halo={quote(geometry.surroundings.halos)} is far longer than {array.name}, of shape {array.shape}, "
+                f"and a block with it does not fit in {most:,} bytes (budget_bytes=); pass a shorter one"
+            )
 
 
 def block_axes(
@@ -334,4 +378,4 @@ def target_bytes(budget_bytes: int, threads: int) -> int:
 
 
 def _is_scale(value: Any) -> bool:
-    return (is_whole(value) or isinstance(value, (float, Fraction))) and value > 0 and AxisScale.of(value) is not None
+    return is_positive(value) and AxisScale.of(value) is not None

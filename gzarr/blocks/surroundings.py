@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING, Any, SupportsIndex, TypeAlias
 import numpy as np
 
 from ..arrays.elements import as_elements
+from ..documents.json import quote
 from ..errors import ArgumentError
+from ..items import has_items
+from ..real_numbers import is_number
 from ..windows.boundary import MODES, name_of_numpy
-from .arguments import each, has_items, is_number, is_whole, items
+from .arguments import each, is_whole, items
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -85,8 +88,9 @@ class Surroundings:
                     as_elements(_plain(boundary), array.dtype, (), array.name)
                     np.array(boundary, array.dtype)
                 except (ArgumentError, OverflowError, TypeError, ValueError) as error:
-                    reason = f"{array.name} has the data type {array.dtype}, which cannot hold boundary={boundary!r}"
-                    raise ArgumentError(reason) from error
+                    raise ArgumentError(
+                        f"{array.name} has the data type {array.dtype}, which cannot hold boundary={quote(boundary)}"
+                    ) from error
 
 
 def _is_halo(value: Any) -> bool:

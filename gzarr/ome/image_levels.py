@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..arrays.array import Array
+from ..documents.json import quote
 from ..errors import ArgumentError, MetadataError, NodeNotFoundError, NodeTypeError, UnsupportedError
-from ..hierarchy.auto_chunks import as_integer
+from ..integers import as_integer
 from .levels import LevelGrid, grid_by_shape, grid_of, in_image
 from .metadata.axes import axes_by_ndim
 from .metadata.model import PHYSICAL
@@ -90,12 +91,13 @@ class ImageLevels:
                 f"{place(group)} is not an OME-Zarr image: it lacks 'multiscales', which is written last; if writing "
                 "it has failed, write it again, with overwrite=True"
             )
-        if not 0 <= index < len(metadata.multiscales):
-            raise ArgumentError(f"{place(group)} has {len(metadata.multiscales)} images, so none has index {index}")
+        number, count = as_integer(index), len(metadata.multiscales)
+        if number is None or not 0 <= number < count:
+            raise ArgumentError(f"{place(group)} has {count} images, so none has index {quote(index)}")
         self._group = group
         self._metadata = metadata
-        self._number = index
-        self._image = metadata.multiscales[index]
+        self._number = number
+        self._image = metadata.multiscales[number]
         self._arrays: dict[int, Array] = {}
         self._axes: tuple[Axis, ...] | None = self._image.axes
 
@@ -344,5 +346,5 @@ class ImageLevels:
         """Return the index of a level from 0 on."""
         count, number = len(self._image.datasets), as_integer(level)
         if number is None or not -count <= number < count:
-            raise ArgumentError(f"{place(self._group)} has levels 0 to {count - 1}, not {level!r:.100}")
+            raise ArgumentError(f"{place(self._group)} has levels 0 to {count - 1}, not {quote(level)}")
         return number % count

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
+from ..documents.json import quote
 from ..errors import ArgumentError, MetadataError, SelectionError
-from ..hierarchy.auto_chunks import as_integer
+from ..integers import as_integer
 from ..poses.numbers_given import real_numbers
 from .boxes import Span, spans_of_box
 from .image_systems import ImageSystems
@@ -76,7 +77,7 @@ class ImageReads(ImageSystems):
         if pixels is not None:
             # Durations of NumPy are integers of NumPy, too.
             if not isinstance(pixels, Real) or isinstance(pixels, np.timedelta64) or not pixels >= 1:
-                raise ArgumentError(f"pixels must be a number of elements, at least 1, not {pixels!r:.100}")
+                raise ArgumentError(f"pixels must be a number of elements, at least 1, not {quote(pixels)}")
             selection = self._named(selection)
             for level in range(count):
                 if math.prod(_lengths(self._at(level, selection), self.level(level).shape)) <= pixels:
@@ -281,7 +282,7 @@ class ImageReads(ImageSystems):
             return told
         alike = [name for name in names if name.casefold() == told.casefold()]
         if len(alike) != 1:
-            raise ArgumentError(f"{place(self._group)} has the axes {', '.join(names)}, not {given!r:.100}")
+            raise ArgumentError(f"{place(self._group)} has the axes {', '.join(names)}, not {quote(given)}")
         return alike[0]
 
     def _channels(self, part: Any) -> Any:
@@ -296,7 +297,7 @@ class ImageReads(ImageSystems):
         if labels.count(label) != 1:
             known = ", ".join(repr(known) for known in labels[:20]) or "no names of channels"
             how = "no" if label not in labels else "more than one"
-            raise SelectionError(f"{place(self._group)} has {how} channel {label!r:.100}; it has {known}")
+            raise SelectionError(f"{place(self._group)} has {how} channel {quote(label)}; it has {known}")
         return labels.index(label)
 
     def _at(self, level: int, selection: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -336,16 +337,16 @@ class ImageReads(ImageSystems):
             given = [] if isinstance(values, str) or not hasattr(values, "__iter__") else list(values)
             if len(given) != len(names):
                 raise ArgumentError(
-                    f"{what}= needs a number for each of the axes {', '.join(names)}, got {values!r:.100}"
+                    f"{what}= needs a number for each of the axes {', '.join(names)}, got {quote(values)}"
                 )
             found = dict(zip(names, given, strict=True))
         if not set(found) <= set(spaces) or not set(names if what == "size" else ()) <= set(found):
-            raise ArgumentError(f"{what}= needs numbers for the axes of space {', '.join(names)}, got {values!r:.100}")
+            raise ArgumentError(f"{what}= needs numbers for the axes of space {', '.join(names)}, got {quote(values)}")
         finite = real_numbers(list(found.values()))
         if finite is None or finite.ndim != 1:
-            raise ArgumentError(f"{what}= needs finite numbers, got {values!r:.100}")
+            raise ArgumentError(f"{what}= needs finite numbers, got {quote(values)}")
         if what != "center" and (finite < 0).any():
-            raise ArgumentError(f"{what}= needs numbers of micrometres, at least 0, got {values!r:.100}")
+            raise ArgumentError(f"{what}= needs numbers of micrometres, at least 0, got {quote(values)}")
         return dict(zip(found, finite.tolist(), strict=True))
 
     def _um(self, axis: Axis) -> float:

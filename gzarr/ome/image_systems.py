@@ -6,6 +6,7 @@ from copy import copy
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from ..documents.json import quote
 from ..errors import ArgumentError, MetadataError, UnsupportedError
 from .image_levels import ImageLevels
 from .metadata.model import PHYSICAL, CoordinateSystem
@@ -117,7 +118,7 @@ class ImageSystems(ImageLevels):
             if system.name == name:
                 return system
         known = ", ".join(repr(system.name[:100]) for system in systems[:20])
-        raise ArgumentError(f"{place(self._group)} has no coordinate system {name!r:.100}; it has {known}")
+        raise ArgumentError(f"{place(self._group)} has no coordinate system {quote(name)}; it has {known}")
 
     def _of_levels(self) -> Self:
         """Return the image with scale and translation in the coordinate system that its levels are in.
@@ -153,7 +154,7 @@ class ImageSystems(ImageLevels):
         matrix = self.coordinate_map(system, own).matrix
         if matrix is None:
             raise UnsupportedError(
-                f"{place(self._group)}: the transformation from {system!r:.100} to {own!r:.100} is not affine, so a "
+                f"{place(self._group)}: the transformation from {quote(system)} to {own!r:.100} is not affine, so a "
                 "box in one is not a box in the other; image.coordinate_map(…) maps points"
             )
         return matrix

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
+from ..documents.json import quote
 from ..errors import ArgumentError, NodeNotFoundError
 from ..hierarchy.group import Group
 from .metadata.plates import node_path
@@ -48,7 +49,7 @@ class Labels(Mapping[str, ImageT]):
         if self._group is None or name not in self:
             where = "the image" if self._group is None else place(self._group)
             known = ", ".join(map(repr, self._names[:20])) or "none"
-            raise NodeNotFoundError(f"{where} has no labels {name!r:.100}; it has {known}")
+            raise NodeNotFoundError(f"{where} has no labels {quote(name)}; it has {known}")
         return self._make(child_group(self._group, name, "labels"))
 
     def __contains__(self, name: object) -> bool:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from ..documents.json import quote
 from ..errors import MetadataError, SelectionError, UnsupportedError
-from ..hierarchy.auto_chunks import as_integer
+from ..integers import as_integer
 from .metadata.model import Identity, Scale, Translation
 
 if TYPE_CHECKING:
@@ -239,7 +240,7 @@ def at_level(selection: Any, length: int, level_length: int, factor: float) -> A
     number = as_integer(selection)
     if number is None:
         raise SelectionError(
-            f"with level='auto', an axis takes an integer, a slice or a list of integers, not {selection!r:.100}"
+            f"with level='auto', an axis takes an integer, a slice or a list of integers, not {quote(selection)}"
         )
     index = number + length if number < 0 else number
     if not 0 <= index < length:

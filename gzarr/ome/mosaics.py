@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from ..documents.json import quote
 from ..errors import ArgumentError, NodeNotFoundError, NodeTypeError
-from ..hierarchy.auto_chunks import as_integer
+from ..integers import as_integer
 from .nodes import place
 from .rendering import Look, PlannedPicture, size_of
 
@@ -115,7 +116,7 @@ def tile_of(size: int, rows: int, columns: int) -> int:
 def _field(well: Any, field: int) -> Any:
     number = as_integer(field)
     if number is None or number < 0:
-        raise ArgumentError(f"field must be an integer of at least 0, not {field!r:.100}")
+        raise ArgumentError(f"field must be an integer of at least 0, not {quote(field)}")
     return well[number] if number < len(well) else None
 
 

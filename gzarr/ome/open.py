@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from ..documents.json import quote
 from ..errors import ArgumentError, GzarrError, NodeTypeError
 from ..hierarchy.group import Group
 from ..hierarchy.open import open_group
@@ -77,8 +78,9 @@ def open(
                 f"{place(group)} was opened for reading only, and a group has its own mode: open it with 'r+'"
             )
     else:
-        if mode not in ("r", "r+"):
-            raise ArgumentError(f"mode must be 'r' or 'r+', not {mode!r:.100}; gzarr.ome.create makes new images")
+        wanted: object = mode
+        if not isinstance(wanted, str) or wanted not in ("r", "r+"):
+            raise ArgumentError(f"mode must be 'r' or 'r+', not {quote(mode)}; gzarr.ome.create makes new images")
         group = open_group(store, path=path, mode=mode, device=device, missing=missing, storage_options=storage_options)
     metadata = read_metadata(group)
     node = node_of(group, metadata, index)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, overload
 
+from ..documents.json import quote
 from ..errors import ArgumentError, NodeNotFoundError
-from ..hierarchy.auto_chunks import as_integer
+from ..integers import as_integer
 from .image import Image, image_of
 from .metadata.plates import node_path
 from .nodes import child_group, needed, place, read_metadata
@@ -83,7 +84,7 @@ class Well(WellPictures, Sequence[Image]):
     def image(self, path: str) -> Image:
         """Return the image of a field of view by its ``path``, such as ``"0"``; one request."""
         if node_path(path) not in [node_path(field.path) for field in self._well.images]:
-            raise NodeNotFoundError(f"{place(self._group)} has no field {path!r:.100}")
+            raise NodeNotFoundError(f"{place(self._group)} has no field {quote(path)}")
         group = child_group(self._group, path, "field")
         return image_of(group)
 
@@ -168,7 +169,7 @@ class Plate(PlatePictures, Mapping[str, Well]):
             If the well cannot be opened.
         """
         if path not in self:
-            raise NodeNotFoundError(f"{place(self._group)} has no well {path!r:.100}; list(plate) gives all")
+            raise NodeNotFoundError(f"{place(self._group)} has no well {quote(path)}; list(plate) gives all")
         group = child_group(self._group, path, "well")
         return Well(group, read_metadata(group))
 
@@ -197,4 +198,4 @@ def _index(which: str | int, names: tuple[str, ...], what: str) -> int:
     if number is not None and -len(names) <= number < len(names):
         return number % len(names)
     known = ", ".join(names[:50])
-    raise ArgumentError(f"there is no {what} {which!r:.100}; the plate has {known}")
+    raise ArgumentError(f"there is no {what} {quote(which)}; the plate has {known}")

@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from ..documents.json import quote
 from ..errors import ArgumentError, UnsupportedError
-from ..hierarchy.auto_chunks import as_integer
+from ..integers import as_integer
 from .coloring import composed, default_colors, digits_of, on_host, painted, rgb_of, smaller, window_of
 from .levels import at_level, indexes_in
 from .nodes import place
@@ -123,7 +124,7 @@ class PlannedPicture:
             raise ArgumentError(f"the axis {name!r} is chosen by z=")
         if d in (self._y, self._x):
             if not isinstance(part, slice) or part.step not in (None, 1):
-                raise ArgumentError(f"{name!r} is shown, so it takes a slice without a step, not {part!r:.100}")
+                raise ArgumentError(f"{name!r} is shown, so it takes a slice without a step, not {quote(part)}")
             return part
         return _integer(name, part)
 
@@ -131,13 +132,13 @@ class PlannedPicture:
         if isinstance(z, str):
             if z not in _PROJECTIONS or (z == "mean" and self.is_label):
                 allowed = [one for one in _PROJECTIONS if one != "mean" or not self.is_label]
-                raise ArgumentError(f"z must be {', '.join(map(repr, allowed))}, an integer or a slice, not {z!r:.100}")
+                raise ArgumentError(f"z must be {', '.join(map(repr, allowed))}, an integer or a slice, not {quote(z)}")
             return z
         if self._z is None:
             raise ArgumentError(f"{place(self.image.group)} has two axes of space only; leave z= out")
         if isinstance(z, slice):
             if z.step not in (None, 1):
-                raise ArgumentError(f"z= takes a slice without a step, not {z!r:.100}")
+                raise ArgumentError(f"z= takes a slice without a step, not {quote(z)}")
             return z
         return _integer("z", z)
 
@@ -391,14 +392,14 @@ def size_of(given: Any) -> int:
     """
     size = as_integer(given)
     if size is None or size < 1:
-        raise ArgumentError(f"size must be a number of pixels, at least 1, not {given!r:.100}")
+        raise ArgumentError(f"size must be a number of pixels, at least 1, not {quote(given)}")
     return size
 
 
 def _integer(name: str, value: Any) -> int:
     number = as_integer(value)
     if number is None:
-        raise ArgumentError(f"{name!r} takes an integer, not {value!r:.100}")
+        raise ArgumentError(f"{name!r} takes an integer, not {quote(value)}")
     return number
 
 

@@ -7,6 +7,7 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 
 import numpy as np
 
+from ..arrays.device_choice import resolve_device
 from ..documents.json import quote
 from ..errors import ArgumentError
 from ..windows.boundary import MODES, name_of_numpy
@@ -27,9 +28,22 @@ def order_of(interpolation: Any) -> int:
     """
     if not isinstance(interpolation, str) or interpolation not in _ORDERS:
         raise ArgumentError(
-            f"interpolation must be one of {', '.join(map(repr, get_args(Interpolation)))}, not {interpolation!r:.100}"
+            f"interpolation must be one of {', '.join(map(repr, get_args(Interpolation)))}, not {quote(interpolation)}"
         )
     return _ORDERS[interpolation]
+
+
+def check_device(device: Any) -> None:
+    """Refuse what names no device, also where an open array has its own, so that it is not used.
+
+    Raises
+    ------
+    ArgumentError
+        If so.
+    """
+    # One that has a name is left alone: to look for it would begin the use of a GPU that is not needed.
+    if not isinstance(device, str) or device.partition(":")[0] not in ("auto", "cpu", "cuda"):
+        resolve_device(device)
 
 
 def boundary_of(boundary: Any, absent: Any) -> tuple[str, Any]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import operator
 from typing import TYPE_CHECKING, Any, Protocol, Self, cast
 
 import numpy as np
 
+from ..documents.json import quote
 from ..errors import ArgumentError, UnsupportedError
+from ..integers import as_integer
 from .maps import AffineMap
 
 if TYPE_CHECKING:
@@ -46,6 +47,11 @@ def is_image(value: object) -> bool:
     return all(hasattr(type(value), name) for name in ("levels", "multiscale", "grid"))
 
 
+def is_auto(level: object) -> bool:
+    """Return whether a level is to be chosen."""
+    return isinstance(level, str) and level == "auto"
+
+
 def chosen_level(image: OmeImage, steps: Sequence[float], level: Any) -> int:
     """Return the index of a level: the coarsest one whose elements are no further apart than a result's.
 
@@ -59,14 +65,11 @@ def chosen_level(image: OmeImage, steps: Sequence[float], level: Any) -> int:
         ``"auto"``, or an index.
     """
     count, k = len(image.levels), len(steps)
-    if not (isinstance(level, str) and level == "auto"):
-        try:
-            index = count if isinstance(level, (bool, np.bool_)) else operator.index(level)
-        except TypeError:
-            index = count
-        if not -count <= index < count:
+    if not is_auto(level):
+        index = as_integer(level)
+        if index is None or not -count <= index < count:
             raise ArgumentError(
-                f"level must be 'auto' or an integer: the image has levels 0 to {count - 1}, not {level!r}"
+                f"level must be 'auto' or an integer: the image has levels 0 to {count - 1}, not {quote(level)}"
             )
         return index % count
     scales = [np.abs(image.grid(i).scale[-k:]) for i in range(count)]
@@ -97,10 +100,10 @@ def map_from_system(image: OmeImage, affine: AffineMap, system: Any) -> AffineMa
     matrix, k = image._matrix_from(system), len(affine.offset)
     linear = matrix[:, :-1]
     if linear.shape[1] < k:
-        raise ArgumentError(f"a map of {k} axes cannot be of the coordinate system {system!r:.100}, which has fewer")
+        raise ArgumentError(f"a map of {k} axes cannot be of the coordinate system {quote(system)}, which has fewer")
     if linear[-k:, :-k].any() or linear[:-k, -k:].any():
         raise UnsupportedError(
-            f"the last {k} axes of the coordinate system {system!r:.100} are mixed with other axes of the image, so "
+            f"the last {k} axes of the coordinate system {quote(system)} are mixed with other axes of the image, so "
             "a result along them is not a box in another pose; image.coordinate_map(…) maps points"
         )
     own = linear[-k:, -k:]

@@ -9,13 +9,15 @@ import numpy as np
 from ..arrays.exporting import ExportedArray
 from ..arrays.outputs import DeviceResults
 from ..arrays.read_options import as_dtype
+from ..documents.json import quote
 from ..errors import ArgumentError
+from ..integers import as_integers
 from ..windows.inputs import KINDS, array_of
-from .arguments import boundary_of, is_element, order_of, source_dtype
+from .arguments import boundary_of, check_device, is_element, order_of, source_dtype
 from .boxes import Need
 from .device import OnDevice
 from .host import Host, Posed, converted, is_number
-from .levels import is_image, map_from_system, map_to_level
+from .levels import is_auto, is_image, map_from_system, map_to_level
 from .maps import AffineMap, checked_map
 
 if TYPE_CHECKING:
@@ -111,8 +113,9 @@ def read_affine(  # noqa: PLR0913
     affine = checked_map(matrix, offset)
     k = len(affine.offset)
     image = array if is_image(array) else None
-    if image is None and (level != "auto" or system is not None):
-        what = f"level={level!r:.100}" if system is None else f"system={system!r:.100}"
+    check_device(device)
+    if image is None and (not is_auto(level) or system is not None):
+        what = f"level={quote(level)}" if system is None else f"system={quote(system)}"
         raise ArgumentError(f"{what} is for OME images; this is an array, which has no levels and coordinate systems")
     if image is None:
         source: Any = array_of(array, device, _WANTED)
@@ -137,14 +140,14 @@ def read_affine(  # noqa: PLR0913
     fits = mode != "constant" or is_element(fill, source.dtype)
     if not (order or fits):
         raise ArgumentError(
-            f"boundary={boundary!r} is not a value of {source.dtype}, and interpolation='nearest' makes no others"
+            f"boundary={quote(boundary)} is not a value of {source.dtype}, and interpolation='nearest' makes no others"
         )
     need = Need.of(affine, wanted, order, mode, size, copies=fits)
     given = source_dtype(source.dtype, order, f"the array {source.name!r}", final)
     if order and not (is_number(final) or final == np.float16):
         raise ArgumentError(f"dtype must be one of integers or floats for interpolation={interpolation!r}, not {final}")
     if 0 in size and mode != "constant" and 0 not in wanted:
-        raise ArgumentError(f"an array of shape {source.shape} has no elements to continue by boundary={boundary!r}")
+        raise ArgumentError(f"an array of shape {source.shape} has no elements to continue by boundary={mode!r}")
     options = source._read_options(None, stream, budget_bytes, "auto", None)
     result = source._output((*source.shape[:-k], *wanted), final, out, options.memory)
     if not result.size:
@@ -198,14 +201,11 @@ def _shape(shape: Any, whole: tuple[int, ...], k: int) -> tuple[int, ...]:
     """Return the shape of a result along the axes of its map."""
     if len(whole) < k:
         raise ArgumentError(f"a map of {k} axes cannot be of an array of shape {whole}: it has {len(whole)}")
-    try:
-        lengths = whole[-k:] if shape is None else tuple(n.__index__() for n in shape)
-    except (AttributeError, TypeError):
-        lengths = ()
+    lengths = whole[-k:] if shape is None else as_integers(shape)
     # Places are counted by 32 bits in a row.
-    if len(lengths) != k or not all(0 <= n < 2**31 for n in lengths):
+    if lengths is None or len(lengths) != k or not all(0 <= n < 2**31 for n in lengths):
         raise ArgumentError(
-            f"shape must be {k} integers of at least 0, one for each axis of the map, not {shape!r:.100}"
+            f"shape must be {k} integers of at least 0, one for each axis of the map, not {quote(shape)}"
         )
     return lengths
 

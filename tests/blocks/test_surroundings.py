@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 
 import gzarr
 from gzarr.blocks import Block, Output
+from gzarr.blocks.boundary import runs
 from gzarr.errors import ArgumentError
+from gzarr.windows.boundary import MODES, folded
 
 Array = np.ndarray[Any, Any]
 BOUNDARIES: list[Any] = ["symmetric", "reflect", "edge", "wrap", 7, -3]
@@ -74,6 +76,38 @@ def test_it_is_what_numpy_pads_with(drawn: st.DataObject) -> None:
     np.testing.assert_array_equal(out[...], function(padded(data, halos, boundaries)))
     if pad_blocks:
         assert shapes == {tuple(n + before + after for n, (before, after) in zip(block, halos, strict=True))}
+
+
+@settings(max_examples=200)
+@given(st.integers(1, 6), st.integers(-30, 30), st.integers(0, 40), st.sampled_from(MODES))
+def test_runs_are_what_stands_at_each_place(size: int, begin: int, length: int, mode: Any) -> None:
+    found: list[int] = []
+    for run in runs(begin, begin + length, size, mode):
+        assert run.first is not None
+        assert run.begin == len(found) < run.end
+        found += [run.first + run.step * i for i in range(run.end - run.begin)]
+    assert found == folded(np.arange(begin, begin + length), size, mode).tolist()
+
+
+@pytest.mark.parametrize(("mode", "size"), [("edge", 12), *((mode, 1) for mode in MODES)])
+def test_one_element_that_is_repeated_is_one_run(mode: Any, size: int) -> None:
+    assert len(runs(-(10**12), 10**12, size, mode)) == 3
+
+
+def test_long_halos() -> None:
+    data = elements((3, 40))
+
+    def check(x: Array) -> Array:
+        assert x.shape == (3 + 2 * 250, 40)
+        assert (x[:250] == data[:1]).all()
+        assert (x[-250:] == data[-1:]).all()
+        return x
+
+    # A block is always held, and so is its halo, unless it is far longer than the array.
+    found = gzarr.map_blocks(
+        check, stored(data, (2, 40)), block=(3, 40), halo=(250, 0), boundary="edge", budget_bytes=1
+    )
+    np.testing.assert_array_equal(found, data)
 
 
 def test_one_pair_is_for_all_axes() -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from ...errors import ArgumentError, MetadataError, UnsupportedError
-from ...hierarchy.auto_chunks import as_integer
+from ...integers import as_integer
 from ..metadata.model import PHYSICAL
 from ..nodes import place
 from .building import Builder

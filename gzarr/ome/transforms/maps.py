@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from ...documents.json import quote
 from ...errors import ArgumentError, UnsupportedError
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ class CoordinateMap(ABC):
         try:
             found = np.asarray(points, np.float64)
         except (TypeError, ValueError, OverflowError) as error:
-            raise ArgumentError(f"points= needs real numbers, got {points!r:.100}") from error
+            raise ArgumentError(f"points= needs real numbers, got {quote(points)}") from error
         if not found.ndim or found.shape[-1] != self.input_ndim or np.iscomplexobj(points):
             raise ArgumentError(
                 f"points= needs {self.input_ndim} coordinates along its last axis, got shape {found.shape}"

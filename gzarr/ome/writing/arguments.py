@@ -7,15 +7,18 @@ import operator
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from numbers import Real
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import numpy as np
 
+from ...choices import choice
 from ...documents.json import quote
 from ...errors import ArgumentError
+from ...items import has_items
 from ...metadata.to_documents import plain
 from ...nodes.create import advising
+from ...real_numbers import real
 from ..coloring import apart, on_host
 from ..metadata.documents import WRITTEN, to_attributes
 from ..metadata.model import Axis, Channel, LabelColor, OmeMetadata, Omero, Window
@@ -73,8 +76,7 @@ def check_version(version: Any) -> Literal[2, 3]:
     ArgumentError
         If images of that version are not written.
     """
-    if version not in WRITTEN:
-        raise ArgumentError(f"version must be {' or '.join(map(repr, WRITTEN))}, not {quote(version)}")
+    choice("version", version, WRITTEN)
     return 2 if version == "0.4" else 3
 
 
@@ -118,7 +120,7 @@ def written_unit(axis: Axis, unit: str | None) -> str | None:
     name = unit_named(unit, axis.type)
     if name is None:
         warn(
-            f"axis {axis.name!r:.100}: {unit!r:.100} is no unit of {axis.type} that OME-Zarr recommends, such as "
+            f"axis {axis.name!r:.100}: {quote(unit)} is no unit of {axis.type} that OME-Zarr recommends, such as "
             f"{next(iter(known))!r}, and is written as it is; other programs may not know it"
         )
         return unit
@@ -139,10 +141,8 @@ def axes_of(axes: Any) -> list[Axis]:
 
 
 def _is_number(value: Any) -> bool:
-    # Durations of NumPy are integers of NumPy, too.
-    if isinstance(value, bool | np.timedelta64) or not isinstance(value, Real):
-        return False
-    return math.isfinite(value)
+    number = None if isinstance(value, Decimal) else real(value)
+    return number is not None and math.isfinite(number)
 
 
 def _for_each(given: Any, names: list[str], default: Any, what: str, is_good: Any, expected: str) -> list[Any]:
@@ -154,7 +154,7 @@ def _for_each(given: Any, names: list[str], default: Any, what: str, is_good: An
             if name not in names:
                 raise ArgumentError(f"{what}: there is no axis {quote(name)}; the axes are {', '.join(names)}")
         values = [given.get(name, default) for name in names]
-    elif isinstance(given, str) or not hasattr(given, "__iter__"):
+    elif not has_items(given):
         raise ArgumentError(f"{what} must have a value for each axis, or map names of axes to them: {quote(given)}")
     else:
         values = list(given)
@@ -167,7 +167,7 @@ def omero_of(channels: Any, description: Description, shape: tuple[int, ...], dt
     """Return how channels are shown; those that are given as names get a colour and all values that they can have."""
     if channels is None:
         return None
-    if isinstance(channels, str) or not hasattr(channels, "__iter__"):
+    if not has_items(channels):
         raise ArgumentError(f"channels must be a list of names or Channel, not {quote(channels)}")
     given = list(channels)
     for channel in given:

@@ -11,6 +11,7 @@ from typing import Any
 
 from ...documents.json import quote
 from ...errors import ArgumentError, UnsupportedError
+from ...items import has_items
 from ...metadata.to_documents import plain, plain_value
 from ..image import Image
 from ..metadata.documents import to_attributes
@@ -105,7 +106,7 @@ def _for_each(image: Image, given: Any, now: tuple[Any, ...], what: str) -> list
     if isinstance(given, Mapping):
         named = {image._axis_name(name): value for name, value in given.items()}
         return [named.get(name, value) for name, value in zip(image.axes, now, strict=True)]
-    values = [] if isinstance(given, str) or not hasattr(given, "__iter__") else list(given)
+    values = list(given) if has_items(given) else []
     if len(values) != image.ndim:
         raise ArgumentError(
             f"{what} must have a value for each of the axes {', '.join(image.axes)}, or map their names to values, not "

@@ -19,6 +19,7 @@ from ...engines.cuda.devices import current
 from ...errors import ArgumentError
 from ...flags import check_flags
 from ...hierarchy.create import create_group
+from ...items import has_items
 from ...metadata.to_documents import check_shape
 from ...nodes.change import writable
 from ...positive import positive
@@ -149,7 +150,7 @@ class NewImage:
             metadata={"method": "gzarr.ome.create"} if self._below else None,
         )
         channels = wanted.channels
-        if hasattr(channels, "__iter__") and not isinstance(channels, str):
+        if has_items(channels):
             channels = list(channels)
         self._channels = channels
         self._metadata = OmeMetadata(

@@ -12,7 +12,7 @@ import numpy as np
 
 from ...documents.json import quote
 from ...errors import ArgumentError
-from ...hierarchy.auto_chunks import as_integer
+from ...integers import as_integer
 from .downsample import MOST_ELEMENTS, cells_of
 
 if TYPE_CHECKING:

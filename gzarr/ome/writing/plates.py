@@ -13,12 +13,14 @@ from ...errors import ArgumentError, GzarrError, NodeTypeError
 from ...flags import check_flags, flag
 from ...hierarchy.create import create_group
 from ...hierarchy.open import open_group
+from ...integers import as_integer
+from ...items import has_items
 from ...metadata.to_documents import plain_changed
 from ...nodes.change import writable
 from ...stores.base import flushing
 from ...stores.keys import join_path
 from ..metadata.documents import to_attributes
-from ..metadata.model import Acquisition, FieldEntry, OmeMetadata, PlateMetadata, WellEntry, WellMetadata
+from ..metadata.model import Acquisition, FieldEntry, OmeMetadata, PlateMetadata, WellEntry
 from ..metadata.parse import parse
 from ..metadata.plates import node_path
 from ..nodes import NEW_PLATE, NEW_WELL, parsed
@@ -39,6 +41,8 @@ if TYPE_CHECKING:
     from .arguments import Written
 
 _NAME = re.compile("[A-Za-z0-9]+")
+#: Numbers of names and acquisitions are below it.
+_MOST: Final = 1 << 63
 
 #: Members of the entries of fields that gzarr knows.
 _OF_FIELD: Final = ("path", "acquisition")
@@ -171,17 +175,15 @@ def create_field(  # noqa: PLR0913
     if plate is None:
         raise NodeTypeError(f"{group.name} in {group.store!r} is not an OME-Zarr plate: it lacks 'plate'")
     version = written_version(metadata, group)
-    for kind, name, names in (("row", row, plate.rows), ("column", str(column), plate.columns)):
-        if name not in names:
-            raise ArgumentError(f"the plate has no {kind} {quote(name)}; it has {', '.join(names)}")
-    _check_acquisition(acquisition, plate, version)
-    well = f"{row}/{column}"
+    row_name, column_name = _chosen("row", row, plate.rows), _chosen("column", column, plate.columns)
+    acquisition = _checked_acquisition(acquisition, plate)
+    well = f"{row_name}/{column_name}"
     well_path = join_path(group.path, well)
-    chosen = None if field is None else str(field)
-    if chosen is not None and not _NAME.fullmatch(chosen):
-        raise ArgumentError(f"names of fields have letters and digits only, not {quote(chosen)}")
+    chosen = None if field is None else _name(field)
+    if field is not None and chosen is None:
+        raise ArgumentError(f"field: names of fields have letters and digits only, not {quote(field)}")
     zarr_format = check_version(version)
-    entry = WellEntry(well, plate.rows.index(row), plate.columns.index(str(column)))
+    entry = WellEntry(well, plate.rows.index(row_name), plate.columns.index(column_name))
     overwrite = flag("overwrite", arguments.get("overwrite", False)) and chosen is not None
     place = {"path": join_path(well_path, chosen or "0"), "version": version, "overwrite": overwrite}
     planned = NewImage(target, data, ImageArguments(**{**arguments, **place}))
@@ -426,17 +428,29 @@ def _versioned(version: Written) -> dict[str, Any]:
     return {"version": version} if version == "0.4" else {}
 
 
-def _check_acquisition(acquisition: Any, plate: PlateMetadata, version: Written) -> None:
-    """Refuse a number of an acquisition that a field of a plate cannot have.
+def _chosen(kind: str, given: Any, names: Sequence[str]) -> str:
+    """Return the name of a row or a column that a plate has."""
+    # Plates of others may have other names.
+    name = given if isinstance(given, str) else _name(given)
+    if name not in names:
+        raise ArgumentError(f"the plate has no {kind} {quote(given)}; it has {', '.join(names)}")
+    return str(name)
+
+
+def _checked_acquisition(acquisition: Any, plate: PlateMetadata) -> int | None:
+    """Return the number of an acquisition; refuse one that a field of a plate cannot have.
 
     By the specification ("well" metadata), each field has one if the plate has several acquisitions, and it is one of
     theirs. Nothing is said of other plates.
     """
-    checked_attributes(OmeMetadata(version, well=WellMetadata((FieldEntry("0", acquisition),))), version)
+    number = as_integer(acquisition)
+    if acquisition is not None and (number is None or not 0 <= number < _MOST):
+        raise ArgumentError(f"acquisition must be an integer of at least 0, of 64 bits, not {quote(acquisition)}")
     known = [one.id for one in plate.acquisitions]
-    if len(known) > 1 and acquisition not in known:
+    if len(known) > 1 and number not in known:
         numbers = ", ".join(map(str, known))
         raise ArgumentError(f"acquisition must be one of the plate's, {numbers}, not {quote(acquisition)}")
+    return number
 
 
 def _fields(plate: Group, well: str) -> tuple[FieldEntry, ...]:
@@ -487,7 +501,15 @@ def _free(taken: Collection[str]) -> str:
 
 
 def _names(given: Any, what: str) -> tuple[str, ...]:
-    names = tuple(str(name) for name in given) if hasattr(given, "__iter__") else ()
-    if not names or len(set(names)) < len(names) or not all(_NAME.fullmatch(name) for name in names):
+    names = tuple(map(_name, given)) if isinstance(given, str) or has_items(given) else ()
+    found = tuple(name for name in names if name is not None)
+    if not names or len(set(found)) < len(names):
         raise ArgumentError(f"{what} must be different names of letters and digits, not {quote(given)}")
-    return names
+    return found
+
+
+def _name(given: Any) -> str | None:
+    """Return a name of letters and digits, also given as an integer; None for anything else."""
+    number = as_integer(given)
+    name = given if number is None else str(number) if 0 <= number < _MOST else ""
+    return str(name) if isinstance(name, str) and _NAME.fullmatch(name) else None
