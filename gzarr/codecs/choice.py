@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..documents.json import quote
 from ..dtypes.properties import swap_unit
-from ..errors import ArgumentError, MetadataError
+from ..errors import ArgumentError, MetadataError, UnsupportedError
 from .blosc import BloscCodec
 from .bytes import BytesCodec
 from .codec import Codec
-from .numcodecs_adapter import OBJECT_CODECS, NumcodecsArrayToBytes, NumcodecsBytesToBytes
+from .numcodecs_adapter import OBJECT_CODECS, NumcodecsArrayToBytes, NumcodecsBytesToBytes, is_known
 from .registry import codec_from_v2, codec_from_v3
 from .shuffle import ShuffleCodec
 from .zstd import ZstdCodec
@@ -52,7 +52,7 @@ class SourceCodecs(tuple[Codec, ...]):
     __slots__ = ()
 
 
-def choose(
+def choose(  # noqa: PLR0913
     dtype: np.dtype[Any],
     text: str | None,
     *,
@@ -62,6 +62,7 @@ def choose(
     compressors: Any = AUTO,
     big: bool = False,
     blosc_only: bool = False,
+    ids: bool = True,
 ) -> tuple[Codec, ...]:
     """Return the chain of a chunk.
 
@@ -79,6 +80,8 @@ def choose(
         Whether elements are stored big-endian, if ``serializer`` leaves that open.
     blosc_only
         Whether the format has zstd only inside Blosc containers.
+    ids
+        As for :func:`as_codecs`: whether the format names codecs by them.
 
     Raises
     ------
@@ -93,13 +96,13 @@ def choose(
         for name, value in (("filters", filters), ("serializer", serializer), ("compressors", compressors)):
             if not _is_auto(value):
                 raise ArgumentError(f"give either codecs= (the whole chain) or {name}= (a part of it), not both")
-        return _in_order(as_codecs(codecs, dtype, "codecs"), (), maker)
-    given = () if _is_auto(serializer) else as_codecs(serializer, dtype, "serializer")
-    before = () if _is_auto(filters) else as_codecs(filters, dtype, "filters")
+        return _in_order(as_codecs(codecs, dtype, "codecs", ids=ids), (), maker)
+    given = () if _is_auto(serializer) else as_codecs(serializer, dtype, "serializer", ids=ids)
+    before = () if _is_auto(filters) else as_codecs(filters, dtype, "filters", ids=ids)
     behind = (
         automatic(dtype, blosc_only=blosc_only)
         if _is_auto(compressors)
-        else as_codecs(compressors, dtype, "compressors")
+        else as_codecs(compressors, dtype, "compressors", ids=ids)
     )
     if len(given) > 1 or any(codec.kind != "array_to_bytes" for codec in given):
         raise ArgumentError(f"serializer= is one array→bytes codec such as 'bytes', not {quote(serializer)}")
@@ -153,7 +156,7 @@ def automatic(dtype: np.dtype[Any], *, blosc_only: bool = False) -> tuple[Codec,
     return (BloscCodec("lz4", 5, "shuffle", dtype.itemsize),)
 
 
-def as_codecs(value: Any, dtype: np.dtype[Any], what: str) -> tuple[Codec, ...]:
+def as_codecs(value: Any, dtype: np.dtype[Any], what: str, *, ids: bool = True) -> tuple[Codec, ...]:
     """Return the codecs given by a caller.
 
     Parameters
@@ -166,6 +169,8 @@ def as_codecs(value: Any, dtype: np.dtype[Any], what: str) -> tuple[Codec, ...]:
         Dtype of the array; its item size is Blosc's default type size.
     what
         Name of the argument, for messages.
+    ids
+        Whether a name may be an id of numcodecs.
 
     Raises
     ------
@@ -175,7 +180,7 @@ def as_codecs(value: Any, dtype: np.dtype[Any], what: str) -> tuple[Codec, ...]:
     if value is None:
         return ()
     values: Sequence[Any] = value if isinstance(value, list | tuple) else [value]
-    codecs = tuple(_as_codec(item, dtype, f"{what}[{i}]") for i, item in enumerate(values))
+    codecs = tuple(_as_codec(item, dtype, f"{what}[{i}]", ids=ids) for i, item in enumerate(values))
     reader = None if isinstance(value, SourceCodecs) else next((codec for codec in codecs if not codec.writes), None)
     if reader is not None:
         raise ArgumentError(
@@ -185,7 +190,7 @@ def as_codecs(value: Any, dtype: np.dtype[Any], what: str) -> tuple[Codec, ...]:
     return codecs
 
 
-def _as_codec(value: Any, dtype: np.dtype[Any], what: str) -> Codec:
+def _as_codec(value: Any, dtype: np.dtype[Any], what: str, *, ids: bool) -> Codec:
     if isinstance(value, Codec):
         codec = value
     else:
@@ -195,7 +200,8 @@ def _as_codec(value: Any, dtype: np.dtype[Any], what: str) -> Codec:
         elif hasattr(value, "to_dict"):
             document = value.to_dict()
         elif isinstance(value, str):
-            document = {"name": value}
+            # The defaults of a name are gzarr's, those of an id numcodecs'.
+            document = {"id": value} if ids and value not in _DEFAULTS and is_known(value) else {"name": value}
         # Parsing corrects spellings in the document itself, which is the caller's.
         document = copy.deepcopy(document)
         if not isinstance(document, dict):
@@ -210,7 +216,10 @@ def _as_codec(value: Any, dtype: np.dtype[Any], what: str) -> Codec:
             else:
                 codec = codec_from_v3(_configured(document, dtype), "$")
         except MetadataError as error:
-            raise ArgumentError(f"{what}: {error.message}") from None
+            name, message = document.get("name"), error.message
+            if isinstance(error, UnsupportedError) and isinstance(name, str) and is_known(name):
+                message = f"{name!r} is a codec of numcodecs; its name here is 'numcodecs.{name}'"
+            raise ArgumentError(f"{what}: {message}") from None
     if isinstance(codec, BloscCodec) and (codec.typesize is None or codec.shuffle is None):
         return codec.with_itemsize(dtype.itemsize)
     return codec

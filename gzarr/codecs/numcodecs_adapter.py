@@ -5,7 +5,7 @@ Documentation: https://numcodecs.readthedocs.io/en/stable/
 ======  ====================================================================================================
 Zarr    names
 ======  ====================================================================================================
-v3      ``numcodecs.delta``, ``numcodecs.crc32``, …; ``vlen-utf8`` and ``vlen-bytes``
+v3      ``numcodecs.delta``, ``numcodecs.crc32``, …; ``vlen-utf8`` and ``vlen-bytes``; ``imagecodecs_lzw``, …
 v2      numcodecs' ``id``: ``{"id": "delta", "dtype": "<i4", "astype": "<i2"}``
 ======  ====================================================================================================
 
@@ -157,10 +157,7 @@ class NumcodecsCodec(Codec):
 
     def make(self) -> Any:
         """Return a numcodecs codec."""
-        import numcodecs
-
-        # A new one each time: they are cheap, and not documented as thread-safe.
-        return numcodecs.get_codec({"id": self.id, **self.configuration})
+        return make(self.id, self.configuration)
 
     def _dtype(self, name: str, default: str) -> np.dtype[Any]:
         text = self.configuration.get(name) or self.configuration.get(default)
@@ -487,6 +484,16 @@ def is_known(name: str) -> bool:
     if name.startswith(_IMAGECODECS) and name not in registry.codec_registry:
         _register_imagecodecs(name)
     return name in registry.codec_registry or name in registry.entries
+
+
+def make(name: str, configuration: Mapping[str, Any]) -> Any:
+    """Return a codec of numcodecs: a new one each time, for they are cheap, and not documented as thread-safe."""
+    import numcodecs
+
+    if name.startswith(_IMAGECODECS):
+        # In this process, it may not be registered yet: codecs may come from another one.
+        is_known(name)
+    return numcodecs.get_codec({"id": name, **configuration})
 
 
 def _register_imagecodecs(name: str) -> None:

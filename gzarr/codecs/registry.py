@@ -39,6 +39,10 @@ _CODECS: Final = {
     (3, "numcodecs.shuffle"): ("shuffle", "ShuffleCodec"),
     (3, "numcodecs.zfpy"): ("zfp", "ZfpyCodec"),
     (3, "zarrs.squeeze"): ("reshape", "SqueezeCodec"),
+    (3, "ChunkyCodec"): ("tiff_codecs", "ChunkyCodec"),
+    (3, "HorizontalDeltaCodec"): ("tiff_codecs", "HorizontalDeltaCodec"),
+    (3, "imagecodecs_delta"): ("tiff_codecs", "DeltaPredictor"),
+    (3, "imagecodecs_floatpred"): ("tiff_codecs", "FloatPredictor"),
     (2, "blosc"): ("blosc", "BloscCodec"),
     (2, "zstd"): ("zstd", "ZstdCodec"),
     (2, "gzip"): ("deflate", "GzipCodec"),
@@ -133,8 +137,9 @@ def codec_from_v3(value: Any, json_path: str, *, allow_pickle: bool = False, dep
     plugin = load(_GROUP, name, json_path)
     if plugin is not None:
         return _from_plugin(plugin, "from_v3", name, configuration)
-    if short != name:
-        # For the error that says what to install.
+    # virtual-tiff names codecs of imagecodecs without the prefix.
+    if short != name or name.startswith("imagecodecs_"):
+        # Or for the error that says what to install.
         return from_v3(short, configuration, allow_pickle=allow_pickle)
     known = sorted(n for version, n in _CODECS if version == 3)
     raise UnsupportedError(

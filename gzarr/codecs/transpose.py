@@ -10,6 +10,9 @@ v2      none: ``"order": "F"`` becomes the reversing permutation
 ======  =====================================================
 
 ``{"name": "transpose", "configuration": {"order": [1, 0]}}``
+
+In a draft of the specification, the order may also be ``"C"``, as it is, or ``"F"``, reversed. zarrita.py and
+zarrita.js write that, and zarrita.js takes a missing one for ``"C"``. ``spelled_out`` understands it in documents.
 """
 
 from __future__ import annotations
@@ -19,11 +22,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from ..documents.departures import note
 from ..errors import MetadataError
 from .buffers import need_array
 from .codec import ArrayRepresentation, Codec, CodecKind, Operation, Representation
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ..documents.configuration import Configuration
 
 
@@ -83,3 +89,36 @@ class TransposeCodec(Codec):
     def operations(self, decoded: Representation) -> tuple[Operation, ...] | None:
         """One ``transpose`` operation."""
         return (Operation("transpose", self.order),)
+
+
+def spelled_out(codecs: Sequence[Any], ndim: int, json_path: str) -> list[Any]:
+    """Return the codecs of a v3 document, with integers where a draft has a name for the order of a transposition.
+
+    Parameters
+    ----------
+    codecs
+        Chain as in the document, which is left as it is. What is malformed is returned, for parsing to refuse.
+    ndim
+        Number of dimensions of the chain's input.
+    json_path
+        Location in the document.
+    """
+    return [_spelled_out(codec, ndim, f"{json_path}[{i}].configuration") for i, codec in enumerate(codecs)]
+
+
+def _spelled_out(codec: Any, ndim: int, json_path: str) -> Any:
+    values = codec.get("configuration") if isinstance(codec, dict) else None
+    if not isinstance(values, dict):
+        return codec
+    changed: dict[str, Any] = {}
+    if codec.get("name") == "transpose" and (said := values.get("order", "C")) in ("C", "F"):
+        changed["order"] = list(range(ndim)) if said == "C" else list(reversed(range(ndim)))
+        spelled = f'"{said}"' if "order" in values else "no order"
+        note(f"{spelled} in place of {changed['order']}, as in a draft", f"{json_path}.order")
+    elif codec.get("name") == "sharding_indexed" and isinstance(shape := values.get("chunk_shape"), list | tuple):
+        for name, inner_ndim in (("codecs", len(shape)), ("index_codecs", len(shape) + 1)):
+            if isinstance(inner := values.get(name), list | tuple):
+                found = spelled_out(inner, inner_ndim, f"{json_path}.{name}")
+                if any(new is not old for new, old in zip(found, inner, strict=True)):
+                    changed[name] = found
+    return {**codec, "configuration": {**values, **changed}} if changed else codec

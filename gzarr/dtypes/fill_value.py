@@ -67,14 +67,6 @@ def from_v3(
     return (_parse_rounded if rounded else _parse)(value, dtype, json_path, data_type, family, V3)
 
 
-def nan_of(dtype: np.dtype[Any]) -> Any:
-    """Return NaN as an element of a floating-point dtype, in native byte order; None if it has none."""
-    try:
-        return from_v3("NaN", dtype, str(dtype))
-    except MetadataError:
-        return None
-
-
 def from_v2(
     value: Any, dtype: np.dtype[Any], json_path: str = "$.fill_value", *, object_codec: str | None = None
 ) -> Any:

@@ -300,12 +300,18 @@ def _nczarr_has_mask(attributes: Mapping[str, Any]) -> bool:
 
 def nczarr_dimension_names(metadata: ArrayMetadata) -> list[str] | None:
     """Return the names of an array's dimensions as NCZarr has them, without their groups; None if there are none."""
+    paths = nczarr_dimensions(metadata)
+    return None if paths is None else [path.rpartition("/")[2] for path in paths]
+
+
+def nczarr_dimensions(metadata: ArrayMetadata) -> list[str] | None:
+    """Return the paths of an array's dimensions in its NCZarr data set; None if there are none."""
     for holder in (metadata.attributes, metadata.document.get(".zarray"), metadata.document):
         for name in _NCZARR:
             found = holder.get(name) if isinstance(holder, dict) else None
             for key in _NCZARR_DIMENSIONS:
                 if isinstance(found, dict) and isinstance(found.get(key), list):
-                    return [str(path).rpartition("/")[2] for path in found[key]]
+                    return [str(path) for path in found[key]]
     return None
 
 

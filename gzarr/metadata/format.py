@@ -68,6 +68,8 @@ class Features:
         A zstd codec, not only zstd inside Blosc.
     unread_codecs
         Codecs of numcodecs that no other library knows in the format. They are written where they are asked for.
+    numcodecs_ids
+        The ids of numcodecs as the names of codecs.
     portable
         Documents that do not state the location of their node, so that a copy of the node can reuse them.
     writable
@@ -82,6 +84,7 @@ class Features:
     mask_attribute: bool = False
     zstd: bool = True
     unread_codecs: tuple[str, ...] = ()
+    numcodecs_ids: bool = True
     portable: bool = True
     writable: bool = True
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from ..documents.json import quote
 from ..errors import ArgumentError
 from ..stores.keys import join_path
 from .n5.format import N5
@@ -57,7 +58,7 @@ def check_zarr_format(zarr_format: Any, *, optional: bool = False, new: bool = F
         format = FORMATS.get(zarr_format)  # type: ignore[call-overload]
     if format is None:
         *others, last = [1, 2, '"3-draft-2022"', 3] + ['"n5"'] * (not new) + [None] * optional
-        raise ArgumentError(f"zarr_format must be {', '.join(map(str, others))} or {last}, not {zarr_format!r}")
+        raise ArgumentError(f"zarr_format must be {', '.join(map(str, others))} or {last}, not {quote(zarr_format)}")
     if new:
         check_writable(format, f"zarr_format={zarr_format!r}")
 

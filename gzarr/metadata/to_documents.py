@@ -17,6 +17,7 @@ import numpy as np
 from ..documents.json import MAX_DEPTH, quote, unpaired_surrogates
 from ..dtypes.masks import unmasked
 from ..errors import ArgumentError
+from ..integers import as_integer, as_integers
 from .formats import FORMATS
 from .parts import MAX_NDIM, dimension_names_of
 
@@ -84,7 +85,8 @@ def _dumped(documents: dict[str, dict[str, Any]]) -> dict[str, bytes]:
 
 def dump(document: dict[str, Any]) -> bytes:
     """Return a document as bytes, indented by 2; what others have written and JSON lacks stays: see :func:`plain`."""
-    return json.dumps(document, indent=2).encode()
+    # netCDF-C does not undo escapes. Only unpaired surrogates need one, which is that of JSON.
+    return json.dumps(document, indent=2, ensure_ascii=False).encode(errors="backslashreplace")
 
 
 def resized(metadata: ArrayMetadata, shape: Sequence[int]) -> ArrayMetadata:
@@ -149,13 +151,10 @@ def check_shape(shape: Any) -> tuple[int, ...]:
     ArgumentError
         If it is not a shape.
     """
-    if isinstance(shape, np.ndarray):
-        shape = shape.tolist()
-    given = (shape,) if hasattr(shape, "__index__") and not isinstance(shape, bool) else shape
-    try:
-        result = tuple(n.__index__() for n in given)
-    except (TypeError, AttributeError):
-        raise ArgumentError(f"a shape is a tuple of integers, not {quote(shape)}") from None
+    number = as_integer(shape)
+    result = as_integers(shape) if number is None else (number,)
+    if result is None:
+        raise ArgumentError(f"shape must be a tuple of integers, or an integer for one dimension, not {quote(shape)}")
     if len(result) > MAX_NDIM:
         raise ArgumentError(f"arrays have at most {MAX_NDIM} dimensions, not {len(result)}")
     if any(not 0 <= n <= _MAX_LENGTH for n in result):
@@ -264,7 +263,7 @@ def _plain(value: Any, where: str, depth: int, *, finite: bool) -> Any:
         # Bytes are refused below, like Python's own.
         value = value.tolist()
     if value is None or isinstance(value, bool | str):
-        return value if type(value) is not np.str_ else str(value)
+        return str.__str__(value) if isinstance(value, str) else value
     if isinstance(value, int | float):
         return _number(value, where, finite=finite)
     if isinstance(value, list | tuple):
@@ -275,7 +274,8 @@ def _plain(value: Any, where: str, depth: int, *, finite: bool) -> Any:
         for name, item in value.items():
             if not isinstance(name, str):
                 raise ArgumentError(f"{where}: names are strings, not {quote(name)}")
-            result[str(name)] = _plain(item, _member(where, name), depth + 1, finite=finite)
+            # Members of an enumeration, too, whose str() is something else.
+            result[str.__str__(name)] = _plain(item, _member(where, name), depth + 1, finite=finite)
         return result
     raise ArgumentError(
         f"{where}: a {type(value).__name__} is not JSON; use numbers, strings, booleans, None, lists and mappings"

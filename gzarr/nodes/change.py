@@ -22,9 +22,12 @@ import random
 import threading
 import time
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
-from ..errors import MetadataError, NodeNotFoundError, NodeTypeError, ReadOnlyError, StoreError
+from ..errors import GzarrError, MetadataError, NodeNotFoundError, NodeTypeError, ReadOnlyError, StoreError
+from ..metadata import nczarr
+from ..metadata.conventions import nczarr_dimensions
 from ..metadata.formats import FORMATS, consolidated_keys, keys_and_prefixes, node_at, node_keys, without_consolidated
 from ..metadata.model import ArrayMetadata, GroupMetadata
 from ..metadata.to_documents import array_documents, dump, group_documents
@@ -187,6 +190,8 @@ def change_array(
 ) -> ArrayMetadata:
     """Change the metadata of an array, starting from its current documents; return the new metadata.
 
+    In NCZarr, dimensions follow the shape; the caller is warned if they cannot.
+
     Parameters
     ----------
     store, path, zarr_format
@@ -209,15 +214,104 @@ def change_array(
     StoreError, MetadataError
         If the store fails or the documents are malformed.
     """
+    before: Any = None
 
     def of_array(metadata: NodeMetadata) -> NodeMetadata:
+        nonlocal before
         if not isinstance(metadata, ArrayMetadata):
             raise NodeTypeError(f"'/{path}' in {store!r} has become a group")
+        before = metadata
         return change(metadata)
 
     changed = change_node(store, path, zarr_format, of_array, done, node_type="array", lock=lock, documents=documents)
     assert isinstance(changed, ArrayMetadata)
+    if before.shape != changed.shape:
+        _keep_lengths(store, path, before, changed, lock=lock)
     return changed
+
+
+def _keep_lengths(store: Store, path: str, before: ArrayMetadata, after: ArrayMetadata, *, lock: bool) -> None:
+    """Give dimensions of an NCZarr data set the new lengths of an array, where the root of the data set is found.
+
+    The array has changed already, so its caller is warned of errors: as one raised, they would say that it has not.
+    """
+    dimensions = nczarr_dimensions(after)
+    if dimensions is None or len(dimensions) != after.ndim:
+        return
+    lengths = {name: new for name, old, new in zip(dimensions, before.shape, after.shape, strict=True) if old != new}
+    try:
+        _set_lengths(store, path, after.zarr_format, lengths, lock=lock)
+    except GzarrError as error:
+        warn(
+            f"the shape of '/{path}' in {store!r} is {after.shape} now, and its dimensions in the NCZarr data set have "
+            f"other lengths, which netCDF-C refuses: {error}",
+            UserWarning,
+        )
+
+
+def _set_lengths(store: Store, path: str, zarr_format: ZarrFormat, lengths: dict[str, int], *, lock: bool) -> None:
+    """Set the lengths of dimensions, by path in the NCZarr data set that a node is in, if its root is found."""
+    outer = enclosing_groups(store)
+    places = [(store, group) for group in upward(path)[1:]]
+    for place, root in places if outer is None else [*places, *((outer.store, group) for group in outer.groups)]:
+        entry = reader_of(place).node(root, zarr_format)
+        if entry is None or not isinstance(entry.metadata, GroupMetadata) or not nczarr.is_root(entry.metadata):
+            continue
+        for dimension, length in lengths.items():
+            group, _, name = dimension.strip("/").rpartition("/")
+            change = partial(nczarr.with_length, name=name, length=length)
+            _change_nczarr(place, join_path(root, group), zarr_format, change, lock=lock)
+        return
+
+
+def _change_nczarr(
+    store: Store,
+    path: str,
+    zarr_format: ZarrFormat,
+    change: Callable[[GroupMetadata], GroupMetadata],
+    *,
+    lock: bool = False,
+) -> None:
+    """Change NCZarr's members of a group."""
+
+    def of_group(metadata: NodeMetadata) -> NodeMetadata:
+        return change(metadata) if isinstance(metadata, GroupMetadata) else metadata
+
+    change_node(store, path, zarr_format, of_group, node_type="group", lock=lock)
+
+
+def look_above(store: Store, path: str) -> tuple[Documents, bool]:
+    """Look at what a node that goes leaves in the groups above: consolidated metadata, and members of NCZarr.
+
+    Returns
+    -------
+    The documents, by one request, and whether the group of the node may have members of NCZarr.
+    """
+    documents = Documents(store)
+    above = upward(path)[1:]
+    if not above:
+        return documents, False
+    keys = [key for group in above for key in consolidated_keys(group)]
+    found = documents.fetch([*keys, *nczarr.keys_of_group(above[0])])
+    return documents, nczarr.may_be_nczarr(above[0], found)
+
+
+def list_member(store: Store, path: str, listed: str | None) -> str | None:
+    """Add a node to a list of its group in NCZarr, or for None, remove it from any; return the list that had it.
+
+    Nothing is done in what cannot be read as a group, neither by others: the node can be erased all the same.
+    """
+    parent, _, name = path.rpartition("/")
+    before: str | None = None
+
+    def change(group: GroupMetadata) -> GroupMetadata:
+        nonlocal before
+        before = nczarr.list_with(group, name)
+        return nczarr.with_member(group, name, listed)
+
+    with contextlib.suppress(NodeNotFoundError, MetadataError):
+        _change_nczarr(store, parent, nczarr.ZARR_FORMAT, change)
+    return before
 
 
 def change_node(
@@ -444,8 +538,15 @@ def delete_node(store: Store, path: str) -> None:
     layout = reader_of(store).layout(path)
     with hold_node(store, path), hold_documents(store, path):
         check_erasable(store, path, layout)
+        documents, is_nczarr = look_above(store, path)
+
+        def forget(documents: Documents | None = None) -> None:
+            drop_indexes(store, path, documents=documents)
+            if is_nczarr:
+                list_member(store, path, None)
+
         try:
-            drop_indexes(store, path)
+            forget(documents)
         except StoreError as error:
             if error.errno not in _FULL:
                 raise
@@ -455,7 +556,7 @@ def delete_node(store: Store, path: str) -> None:
         # The disk is full: erase the node first, to make room for changed documents.
         erase_node(store, path, layout)
         try:
-            drop_indexes(store, path)
+            forget()
         except StoreError as error:
             raise StoreError(
                 f"'/{path}' was erased from {store!r}, but consolidated metadata above it could not be removed and "

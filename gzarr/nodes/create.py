@@ -21,7 +21,17 @@ from ..stores import io_threads
 from ..stores.base import ExclusiveStore, RemoteValues, SelectiveStore, is_listable, knows_of
 from ..stores.keys import is_document
 from ..stores.locks import hold_node
-from .change import check_erasable, documents_first, drop_indexes, erase_node, hold_keys_above, reader_of, set_documents
+from .change import (
+    check_erasable,
+    documents_first,
+    drop_indexes,
+    erase_node,
+    hold_keys_above,
+    list_member,
+    look_above,
+    reader_of,
+    set_documents,
+)
 from .documents import Documents, is_conditional, upward
 from .enclosing import enclosing_groups
 from .surroundings import look_around
@@ -529,7 +539,8 @@ def move_node(store: Store, source: str, dest: str, zarr_format: ZarrFormat) -> 
                     "move to another path"
                 )
         check_erasable(store, source, layout)
-        drop_indexes(store, source)
+        documents_above, is_nczarr = look_above(store, source)
+        drop_indexes(store, source, documents=documents_above)
         drop_indexes(store, dest)
         _write_parents(store, dest, location, zarr_format)
         documents = dict(zip(source_keys, dest_keys, strict=True))
@@ -541,6 +552,8 @@ def move_node(store: Store, source: str, dest: str, zarr_format: ZarrFormat) -> 
             with contextlib.suppress(StoreError):
                 erase_node(store, dest, layout)
             raise
+        if is_nczarr and (listed := list_member(store, source, None)) is not None:
+            list_member(store, dest, listed)
         erase_node(store, source, layout)
 
 

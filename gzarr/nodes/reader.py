@@ -15,6 +15,7 @@ node of a draft costs one request.
 from __future__ import annotations
 
 import difflib
+import errno
 import re
 from dataclasses import dataclass, field
 from itertools import islice
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
 
 # Limit of the keys inspected to recognise an implicit group: one page of a listing of an object store.
 _PROBED_KEYS = 1000
+# Why a folder below is not listed: the system does not let this user, or there is a link in it that has no end.
+_NOT_LISTABLE = frozenset({errno.EACCES, errno.EPERM, errno.ELOOP})
 # A chunk of an array below: "x/c/0/0", "x/c.0.0", "x/0.0". Sorted listings give chunks before "zarr.json".
 _CHUNK_BELOW = re.compile(r"(?:^|/)(?:[^/]+/c[/.]|[^/]*[^/\d.][^/]*/)\d+(?:[/.]\d+)*$")
 
@@ -217,30 +220,20 @@ class NodeReader:
     def _implicit(self, path: str, formats: Sequence[Format]) -> Entry | None:
         """Return an implicit group if there is a node below ``path``; one request.
 
-        Only the first keys are inspected. If they contain no document, chunks of an array count as a node.
+        Only the first keys are inspected. If they contain no document, chunks of an array count as a node. Folders
+        below the path that the system does not list, as those of other users, are passed over.
         """
         if not is_listable(self.store):
             return None
+        prefix = f"{path}/" if path else ""
         try:
-            return self._implied(path, formats, self.store)
+            return _implied(prefix, formats, self.store.list_prefix(prefix))
         except StoreError as error:
             if is_too_long(path, error):
                 return None
-            raise
-
-    def _implied(self, path: str, formats: Sequence[Format], store: ListableStore) -> Entry | None:
-        prefix = f"{path}/" if path else ""
-        wanted = {name: format for format in formats for name in format.node_documents}
-        chunks, count = False, 0
-        for key in islice(store.list_prefix(prefix), _PROBED_KEYS):
-            count += 1
-            below = key[len(prefix) :]
-            parent, _, name = below.rpartition("/")
-            if parent and name in wanted:
-                # A directory is not of a format that is only read, unless this is one of its hierarchies.
-                return _implicit_group(wanted[name] if wanted[name].features.writable else formats[0])
-            chunks = chunks or _CHUNK_BELOW.search(below) is not None
-        return _implicit_group(formats[0]) if count == _PROBED_KEYS and chunks else None
+            if error.errno not in _NOT_LISTABLE or isinstance(self.store, RemoteValues):
+                raise
+        return _implied(prefix, formats, _listed_below(self.store, prefix))
 
     def _search_last(self, path: str, formats: Sequence[Format]) -> Entry | None:
         """Return a node of the formats searched last; one request, and one more below an entry point."""
@@ -265,6 +258,36 @@ class NodeReader:
 
 def _keys(path: str, formats: Sequence[Format], *, consolidated: bool = True) -> list[str]:
     return [key for format in formats for key in format.keys(path, consolidated=consolidated)]
+
+
+def _implied(prefix: str, formats: Sequence[Format], keys: Iterator[str]) -> Entry | None:
+    """Return the implicit group that the first of some keys below a prefix imply, or None."""
+    wanted = {name: format for format in formats for name in format.node_documents}
+    chunks, count = False, 0
+    for key in islice(keys, _PROBED_KEYS):
+        count += 1
+        below = key[len(prefix) :]
+        parent, _, name = below.rpartition("/")
+        if parent and name in wanted:
+            # A directory is not of a format that is only read, unless this is one of its hierarchies.
+            return _implicit_group(wanted[name] if wanted[name].features.writable else formats[0])
+        chunks = chunks or _CHUNK_BELOW.search(below) is not None
+    return _implicit_group(formats[0]) if count == _PROBED_KEYS and chunks else None
+
+
+def _listed_below(store: ListableStore, prefix: str) -> Iterator[str]:
+    """Yield the keys that start with a prefix, without those in folders that the system does not list."""
+    left = [prefix]
+    while left:
+        folder = left.pop()
+        try:
+            keys, folders = store.list_dir(folder)
+        except StoreError as error:
+            if folder == prefix or error.errno not in _NOT_LISTABLE:
+                raise
+            continue
+        yield from keys
+        left.extend(reversed(folders))
 
 
 def _implicit_group(format: Format) -> Entry:

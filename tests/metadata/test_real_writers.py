@@ -9,6 +9,7 @@ from typing import Any
 import numcodecs
 import numpy as np
 import pytest
+import tensorstore
 import zarr
 
 import gzarr
@@ -134,12 +135,69 @@ def test_gzip_without_a_level(codec: Any, tmp_path: Any, capsys: Any) -> None:
 
 @pytest.mark.parametrize("data_type", ["float16", "float32", "float64"])
 def test_null_of_javascript(data_type: str, tmp_path: Any, capsys: Any) -> None:
+    """As zarrita.js writes it by default, and before 0.7 for NaN; it reads zeros in either case."""
     values = v3(data_type=data_type, fill_value=None)
     array = gzarr.open_array(values)
-    assert np.isnan(array[...]).all()
-    assert np.isnan(array.fill_value)
-    assert "read as NaN" in departures(values, tmp_path, capsys)
-    assert gzarr.open_array(v3(fill_value=None))[...].tolist() == [0] * 12
+    assert array[...].tolist() == [0] * 12
+    assert array.fill_value is None
+    assert "missing chunks read as zeros" in departures(values, tmp_path, capsys)
+    assert gzarr.copy(tmp_path, {}, device="cpu")[...].tolist() == [0] * 12
+
+
+def transposed(order: Any, *, sharded: bool) -> dict[str, Any]:
+    """Return members of a document with a transposition of 2 × 3 × 2 elements."""
+    codecs: list[Any] = [{"name": "transpose", "configuration": {} if order is ... else {"order": order}}, LITTLE]
+    if sharded:
+        index = [{"name": "transpose", "configuration": {"order": "F"}}, LITTLE, {"name": "crc32c"}]
+        codecs = [
+            {
+                "name": "sharding_indexed",
+                "configuration": {"chunk_shape": [1, 3, 2], "codecs": codecs, "index_codecs": index},
+            }
+        ]
+    grid = {"name": "regular", "configuration": {"chunk_shape": [2, 3, 2]}}
+    return {"shape": [2, 3, 2], "chunk_grid": grid, "codecs": codecs}
+
+
+@pytest.mark.parametrize("sharded", [False, True])
+@pytest.mark.parametrize(
+    ("order", "axes"), [("C", [0, 1, 2]), ("F", [2, 1, 0]), (..., [0, 1, 2])], ids=["C", "F", "none"]
+)
+def test_named_orders_of_a_transposition(
+    order: Any, axes: list[int], sharded: bool, tmp_path: Any, capsys: Any
+) -> None:
+    """As zarrita.py and zarrita.js write them; tensorstore reads the names, and zarr-python integers only."""
+    values = v3(**transposed(order, sharded=sharded))
+    said = departures(values, tmp_path, capsys)
+    assert f"in place of {axes}, as in a draft" in said
+    assert ("in place of [3, 2, 1, 0]" in said) == sharded
+    data = DATA.reshape(2, 3, 2)
+    array = gzarr.open_array(tmp_path, mode="r+")
+    array[...] = data
+    array.attrs["written"] = "again"
+    document = json.loads((tmp_path / "zarr.json").read_text())
+    assert document["codecs"] == json.loads(values["zarr.json"])["codecs"]
+    if order is not ...:
+        spec = {"driver": "zarr3", "kvstore": {"driver": "file", "path": str(tmp_path)}}
+        np.testing.assert_array_equal(tensorstore.open(spec).result().read().result(), data)
+    # The same chunks under a document with integers, and a copy, by zarr-python.
+    copied: dict[str, bytes] = {}
+    gzarr.copy(tmp_path, copied, chunks=(1, 3, 2) if sharded else (2, 3, 1), device="cpu")
+    spelled = transposed(axes, sharded=sharded)["codecs"]
+    if sharded:
+        spelled[0]["configuration"]["index_codecs"][0]["configuration"]["order"] = [3, 2, 1, 0]
+    (tmp_path / "zarr.json").write_text(json.dumps({**document, "codecs": spelled}))
+    np.testing.assert_array_equal(zarr.open_array(tmp_path, mode="r")[...], data)
+    found = json.loads(copied["zarr.json"])["codecs"][0]["configuration"]
+    assert (found["codecs"][0]["configuration"] if sharded else found)["order"] == axes
+    np.testing.assert_array_equal(gzarr.open_array(copied)[...], data)
+
+
+def test_other_names_of_orders() -> None:
+    for order in ("K", "c", None, 1, ["F"], {}):
+        with pytest.raises(gzarr.MetadataError) as caught:
+            gzarr.open_array(v3(**transposed(order, sharded=False)))
+        assert caught.value.json_path == "$.codecs[0].configuration.order"
 
 
 NAMED_TWICE: dict[str, dict[str, Any]] = {

@@ -25,8 +25,8 @@ def foreign(path: Path, zarr_format: Any = 3) -> Path:
     group = gzarr.create_group(path, zarr_format=zarr_format, attributes={"city": "München"})
     group.create_array("a", data=np.arange(4), chunks=(2,), dimension_names=["München"])
     for file in path.rglob("*"):
-        if file.is_file() and b"u00fc" in file.read_bytes():
-            file.write_bytes(file.read_bytes().replace(b"u00fc", b"udcfc"))
+        if file.is_file() and "ü".encode() in file.read_bytes():
+            file.write_bytes(file.read_bytes().replace("ü".encode(), b"\\udcfc"))
     return path
 
 

@@ -49,6 +49,7 @@ class V3(Format):
         byte_order_codec=True,
         mask_attribute=True,
         unread_codecs=("base64", "categorize"),
+        numcodecs_ids=False,
     )
     document_names: ClassVar[tuple[str, ...]] = (_NAME,)
     node_documents: ClassVar[tuple[str, ...]] = (_NAME,)

@@ -20,14 +20,13 @@ from ...codecs.codec import ArrayRepresentation
 from ...codecs.fill_values import with_fill_value
 from ...codecs.registry import codecs_from_v3
 from ...codecs.sharding import ShardingIndexed
-from ...codecs.transpose import TransposeCodec
+from ...codecs.transpose import TransposeCodec, spelled_out
 from ...documents.configuration import Configuration
 from ...documents.deferred import Deferred, loaded
 from ...documents.departures import note
 from ...documents.extension import extension
 from ...documents.json import quote
 from ...dtypes import fill_value
-from ...dtypes.properties import kind_of
 from ...dtypes.v3 import parse_v3
 from ...errors import ArgumentError, MetadataError, UnsupportedError
 from ...plugins import call, load
@@ -123,14 +122,12 @@ def parse_array(document: dict[str, Any], *, allow_pickle: bool = False, allow_f
     chunk_grid = _chunk_grid(member(document, "chunk_grid"), shape, dtype)
     encoding = _chunk_key_encoding(member(document, "chunk_key_encoding"))
     fill_text = member(document, "fill_value")
-    codecs = _codecs(document, allow_pickle=allow_pickle)
+    codecs = _codecs(document, len(shape), allow_pickle=allow_pickle)
     check_kinds(codecs, "$.codecs")
     fill = None
-    if fill_text is None and kind_of(dtype) == "f" and (nan := fill_value.nan_of(dtype)) is not None:
-        # JavaScript writes a NaN as null (https://github.com/manzt/zarrita.js/issues/352).
-        note("null for a floating-point type, as JavaScript writes NaN; read as NaN", "$.fill_value")
-        fill = nan
-    elif fill_text is None and not dtype.hasobject:
+    if fill_text is None and not dtype.hasobject:
+        # The default of zarrita.js. Before 0.7 it also wrote a NaN so, but read zeros even then
+        # (https://github.com/manzt/zarrita.js/issues/352).
         note("null, as in an example of the draft of 2023; missing chunks read as zeros", "$.fill_value")
     else:
         fill_text = fill_value.from_draft(fill_text, dtype, json_path="$.fill_value")
@@ -236,11 +233,11 @@ def _check_members(document: dict[str, Any], known: frozenset[str]) -> None:
             )
 
 
-def _codecs(document: dict[str, Any], *, allow_pickle: bool) -> tuple[Codec, ...]:
+def _codecs(document: dict[str, Any], ndim: int, *, allow_pickle: bool) -> tuple[Codec, ...]:
     values = document.get("codecs", [])
     if not isinstance(values, list | tuple):
         fail(f"expected an array of codecs, got {quote(values)}", "$.codecs")
-    codecs = codecs_from_v3(values, "$.codecs", allow_pickle=allow_pickle)
+    codecs = codecs_from_v3(spelled_out(values, ndim, "$.codecs"), "$.codecs", allow_pickle=allow_pickle)
     if not any(codec.kind == "array_to_bytes" for codec in codecs):
         note("no array→bytes codec, as the draft of 2023 allows: little-endian elements in C order", "$.codecs")
         front = sum(codec.kind == "array_to_array" for codec in codecs)
