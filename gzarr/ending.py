@@ -9,8 +9,9 @@ hold something that the main thread waits for.
 
 from __future__ import annotations
 
+import sys
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     import weakref
@@ -26,6 +27,12 @@ class _Here(threading.local):
     for_main = False
 
 
+#: Why something that takes other threads is refused.
+NO_THREADS: Final = (
+    "no other thread can run while the interpreter shuts down; do this before, in a function that was registered with "
+    "atexit for example"
+)
+
 _here = _Here()
 _begun = False
 
@@ -39,6 +46,15 @@ def begin() -> None:
 def begun() -> bool:
     """Return whether the process ends."""
     return _begun
+
+
+def is_alone() -> bool:
+    """Return whether only the present thread still runs: the interpreter shuts down, and calls what is left to call.
+
+    No other thread begins or goes on any more, so whoever waits for one waits for ever. Python 3.11 does not even
+    refuse to start one.
+    """
+    return sys.is_finalizing()
 
 
 def leave() -> None:

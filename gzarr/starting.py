@@ -60,6 +60,8 @@ class NamedThread(threading.Thread):
         RuntimeError
             If the system refuses it, or has no memory for it, or the process ends; it will never call the function.
         """
+        if ending.is_alone():
+            raise RuntimeError(ending.NO_THREADS)
         try:
             if threading.get_ident() == threading.main_thread().ident:
                 done = self._start_apart()

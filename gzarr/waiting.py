@@ -10,6 +10,9 @@ from __future__ import annotations
 from queue import Empty
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from . import ending
+from .errors import GzarrError
+
 if TYPE_CHECKING:
     from queue import SimpleQueue
 
@@ -20,9 +23,16 @@ _LONGEST_S: Final = 0.5
 
 
 def taken_from(queue: SimpleQueue[T]) -> T:
-    """Wait for the next item of a queue, remove it and return it."""
+    """Wait for the next item of a queue, remove it and return it.
+
+    Raises
+    ------
+    GzarrError
+        If it would never come, as the interpreter shuts down.
+    """
     while True:
         try:
-            return queue.get(timeout=_LONGEST_S)
+            return queue.get(timeout=0 if ending.is_alone() else _LONGEST_S)
         except Empty:
-            continue
+            if ending.is_alone():
+                raise GzarrError(ending.NO_THREADS) from None

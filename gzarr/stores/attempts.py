@@ -7,6 +7,7 @@ import random
 import time
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from .. import ending
 from ..errors import ArgumentError, StoreError
 from . import io_threads, traffic
 from .object_errors import Failure, Kind
@@ -65,7 +66,12 @@ def send(
     ------
     FailedRequest
         If it fails for good.
+    StoreError
+        If the interpreter shuts down.
     """
+    if ending.is_alone():
+        # Without modules that are gone, obstore fails or ends the process.
+        raise StoreError(ending.NO_THREADS)
     begin = time.monotonic() - (0 if first is None else first.seconds)
     attempts, pause = 0, _FIRST_PAUSE_S
     while True:
@@ -74,7 +80,7 @@ def send(
             failure, first = first.failure, None
         else:
             waited = time.monotonic()
-            if connections is not None and not connections.wait(io_threads.given_up):
+            if connections is not None and not connections.wait(io_threads.given_up, *io_threads.wanted_by()):
                 failure = Failure(Kind.TEMPORARY, None, "nobody waits for the answer")
                 raise FailedRequest(failure, attempts - 1, waited - begin)
             sent = time.monotonic()
@@ -98,7 +104,7 @@ def send(
                 took = time.monotonic() - sent
                 traffic.count(requests=1, seconds=took)
                 if connections is not None:
-                    connections.ended(took if answered else None)
+                    connections.leave(took if answered else None)
         seconds = time.monotonic() - begin
         wait = pause * random.uniform(0.5, 1)
         goes_on = failure.kind is Kind.TEMPORARY and seconds + wait <= timeout

@@ -170,6 +170,9 @@ class Streams(Protocol):
     def look_again(self) -> None:
         """Look for requests: a stream that had none has some now."""
 
+    def give_up(self) -> None:
+        """Forget streams that are given up; end their requests if these leave no room for others."""
+
 
 @runtime_checkable
 class RemoteValues(Protocol, metaclass=Capability):

@@ -3,7 +3,7 @@
 A system holds connections that a server has not accepted yet. Python's own servers let it hold 5; what exceeds them is
 lost, and sent again after 1, 3, 7, … seconds, until the client gives up. ``python -m http.server`` closes each
 connection after one answer, so that this would never end. Browsers open 6 connections to a server, so that all servers
-stand as many.
+stand as many. (A caller that waits for one value, of a document for example, may have one place more.)
 
 A server that keeps connections gets one request more with each answer, until it has had none for a while; one that is
 far away gets all at once: it is hardly small, and each round would take long. The same holds for encryption: this is
@@ -91,6 +91,8 @@ class Connections:
         # Time of the last answer, and about the shortest time of the last ones.
         self._answered = 0.0
         self._fastest_s = math.inf
+        # What tells for each thread with a request whether nobody waits for the answer any more.
+        self._asked: dict[int, Callable[[], bool]] = {}
         # Whether a thread of libcurl has got less room than it has requests for.
         self._refused = False
 
@@ -100,15 +102,20 @@ class Connections:
         """Make room for some requests; return for how many. :meth:`ended` and :meth:`give_back` end that."""
         with self._changed:
             self._rest()
+            if self._in_progress >= self._allowed():
+                self._leave_unwanted()
             room = int(max(0, min(most, self._allowed() - self._in_progress)))
             self._in_progress += room
         return room
 
     def give_back(self, requests: int) -> None:
-        """Give back room that was not used."""
+        """Give back room for some requests, and wake those who wait for it."""
         with self._changed:
             self._in_progress -= requests
+            refused, self._refused = self._refused, False
             self._changed.notify_all()
+        if refused:
+            curl_threads.wake()
 
     def want_more(self) -> None:
         """Wake the threads of libcurl once there is room again."""
@@ -129,34 +136,80 @@ class Connections:
             Whether the server has kept the connection open after its answer; None if that is not known.
         """
         with self._changed:
-            self._in_progress -= 1
             if seconds is not None:
                 self._learn(seconds, keeps)
-            refused, self._refused = self._refused, False
-            self._changed.notify_all()
-        if refused:
-            curl_threads.wake()
+            self.give_back(1)
 
     # -- other threads
 
-    def wait(self, given_up: Callable[[], bool]) -> bool:
-        """Wait for room for a request; return whether there is, and not because nobody wants the answer any more."""
+    def wait(self, given_up: Callable[[], bool], unwanted: Callable[[], bool] = bool, is_call: bool = False) -> bool:
+        """Wait for room for a request; :meth:`leave`, in the same thread, ends that.
+
+        Parameters
+        ----------
+        given_up
+            Function that returns whether the request need not be sent.
+        unwanted
+            Function that returns whether nobody waits for the answer any more: a request that goes on nevertheless, as
+            nothing can end it, leaves its room to others.
+        is_call
+            Whether its caller does nothing else meanwhile. Such requests are few and small, for documents above all; a
+            place more is theirs, so that they need not wait until chunks are there that somebody reads ahead.
+
+        Returns
+        -------
+        bool
+            False if it need not be sent.
+        """
         with self._changed:
             self._rest()
-            while self._in_progress >= self._allowed():
+            while self._in_progress >= self._allowed() + is_call:
                 if given_up():
                     return False
+                if self._leave_unwanted():
+                    continue
                 if self._may_ask():
                     self._ask()
                 else:
                     self._changed.wait(_LOOK_S)
+                # Also where there is room now: others want it.
+                if given_up():
+                    return False
             self._in_progress += 1
+            self._asked[threading.get_ident()] = unwanted
         return True
+
+    def leave(self, seconds: float | None) -> None:
+        """Give back the room that :meth:`wait` has found, as :meth:`ended`."""
+        with self._changed:
+            if self._asked.pop(threading.get_ident(), None) is None:
+                # It was left to others before.
+                self._in_progress += 1
+            self.ended(seconds)
+
+    def are_taken(self) -> bool:
+        """Return whether there is no room.
+
+        Without the lock, for callers that may be interrupted, or are alone when the interpreter shuts down.
+        """
+        return self._in_progress >= self._allowed()
 
     # -- with the lock
 
     def _allowed(self) -> float:
         return math.inf if self._keeps and _NEAR_S < self._fastest_s < math.inf else self._most
+
+    def _leave_unwanted(self) -> bool:
+        """Do not count requests whose answers nobody waits for; return whether there were some.
+
+        They are as many as there are I/O threads at most.
+        """
+        unwanted = [thread for thread, is_unwanted in self._asked.items() if is_unwanted()]
+        for thread in unwanted:
+            del self._asked[thread]
+        if unwanted:
+            self.give_back(len(unwanted))
+        return bool(unwanted)
 
     def _rest(self) -> None:
         rested = time.monotonic() - self._answered

@@ -21,6 +21,7 @@ from collections import deque
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
+from .. import ending
 from ..guarded import Lock
 from .curl_transfers import Failed, Transfer
 from .io_threads import io_thread_count
@@ -64,6 +65,8 @@ def available() -> bool:
 
 def submit(source: Source) -> bool:
     """Send the requests of a source from now on; return whether that is possible."""
+    if ending.is_alone():
+        return False
     loops = _started()
     for loop in loops:
         loop.add(source)
@@ -74,6 +77,12 @@ def wake() -> None:
     """Look for requests: a source that had none may have some now."""
     for loop in _loops:
         loop.wake()
+
+
+def give_up() -> None:
+    """End the requests of sources for whose answers nobody waits any more, and their connections."""
+    for loop in _loops:
+        loop.give_up()
 
 
 class _Sockets:
@@ -157,6 +166,8 @@ class _Loop:
         # Threads append to it and wake this one.
         self._sources: deque[Source] = deque()
         self._in_progress: set[Transfer] = set()
+        # Whether to look for requests whose answers nobody waits for.
+        self._gives_up = False
         self._woken, self._waking = os.pipe()
         try:
             os.set_blocking(self._woken, False)
@@ -183,10 +194,18 @@ class _Loop:
         with contextlib.suppress(BlockingIOError):
             os.write(self._waking, b"\0")
 
+    def give_up(self) -> None:
+        """End the requests of sources that are given up."""
+        self._gives_up = True
+        self.wake()
+
     def run(self) -> None:
         """Serve the sources until the process ends."""
         while True:
             try:
+                if self._gives_up or not self._free:
+                    self._gives_up = False
+                    self._end_unwanted()
                 self._fill()
                 self._sockets.wait()
                 self._finish()
@@ -248,6 +267,13 @@ class _Loop:
                 self._answer(handle.transfer, "")
             for handle, code, reason in wrong:
                 self._answer(handle.transfer, reason or "the connection failed", code)
+
+    def _end_unwanted(self) -> None:
+        sources = {transfer.source for transfer in self._in_progress}
+        given_up = {source for source in sources if source is not None and source.is_given_up()}
+        for transfer in list(self._in_progress) if given_up else ():
+            if transfer.source in given_up:
+                self._answer(transfer, "nobody waits for the answer")
 
     def _answer(self, transfer: Transfer, wrong: str, code: int = 0) -> None:
         self._sockets.multi.remove_handle(transfer.handle)

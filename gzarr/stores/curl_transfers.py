@@ -118,6 +118,9 @@ class Source(Protocol):
     def has_ended(self) -> bool:
         """Return whether there will be no more requests."""
 
+    def is_given_up(self) -> bool:
+        """Return whether nobody waits for answers any more."""
+
 
 class Transfer:
     """A handle of libcurl, and the request that it sends.

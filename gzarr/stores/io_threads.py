@@ -12,7 +12,7 @@ import threading
 from itertools import count
 from operator import itemgetter
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from .. import ending
 from ..errors import ArgumentError
@@ -66,6 +66,10 @@ def submit(task: Task, given_up: GivenUp | None = None) -> None:
     given_up
         Function that returns whether nobody waits for the task any more; None if somebody always does.
     """
+    if ending.is_alone():
+        # No thread can take it any more.
+        task()
+        return
     _open.append(None)
     _waiting.put((ending.for_caller(task), given_up))
     if len(_idle) < len(_open) and len(_started) < io_thread_count():
@@ -85,14 +89,35 @@ def given_up() -> bool:
     return asked is not None and asked()
 
 
+def wanted_by() -> tuple[GivenUp, bool]:
+    """Return what tells whether nobody waits for the task of the present thread, and whether it is a call.
+
+    The caller of such a one does nothing else meanwhile.
+    """
+    asked: GivenUp | None = getattr(_here, "given_up", None)
+    if asked is not None:
+        return asked, False
+    outcome: _Outcome[Any] | None = getattr(_here, "outcome", None)
+    return (_never if outcome is None else outcome.is_given_up), True
+
+
+def _never() -> bool:
+    return False
+
+
+def is_one() -> bool:
+    """Return whether the present thread is an I/O thread."""
+    return getattr(_here, "serves", False)
+
+
 def others_wait() -> bool:
     """Return whether tasks wait for an I/O thread, so that a long task should make room."""
-    return _waiting.qsize() > 0
+    return _waiting.qsize() > 0 and not ending.is_alone()
 
 
 def start(function: Callable[[], T]) -> Callable[[], T]:
     """Call a function in an I/O thread; return what waits for its result, or raises its exception."""
-    if getattr(_here, "serves", False):
+    if is_one():
         # Waiting for another thread could wait for ever, if all of them did.
         return function
     outcome = _Outcome(function)
@@ -107,12 +132,16 @@ def call(function: Callable[[], T]) -> T:
 
 def call_all(functions: Sequence[Callable[[], T]]) -> list[T]:
     """Return the results of some functions, called in I/O threads; raise the exception of the first that failed."""
-    if len(functions) == 1 or getattr(_here, "serves", False):
+    if len(functions) == 1 or is_one():
         return [call(function) for function in functions]
     outcomes = [_Outcome(function) for function in functions]
     for outcome in outcomes:
         submit(outcome.run)
-    return [outcome.get() for outcome in outcomes]
+    try:
+        return [outcome.get() for outcome in outcomes]
+    finally:
+        for outcome in outcomes:
+            outcome.give_up()
 
 
 def each(work: Callable[[int], object], items: int, workers: int) -> None:
@@ -158,21 +187,35 @@ def each(work: Callable[[int], object], items: int, workers: int) -> None:
 class _Outcome(Generic[T]):
     """The result of a function, or its exception, handed from one thread to another."""
 
-    __slots__ = ("_done", "_function")
+    __slots__ = ("_done", "_function", "_given_up")
 
     def __init__(self, function: Callable[[], T]) -> None:
         self._function = function
+        self._given_up = False
         # What to return, or to raise.
         self._done: SimpleQueue[tuple[T] | BaseException] = SimpleQueue()
 
+    def is_given_up(self) -> bool:
+        return self._given_up
+
+    def give_up(self) -> None:
+        self._given_up = True
+
     def run(self) -> None:
+        before, _here.outcome = getattr(_here, "outcome", None), self
         try:
             self._done.put((self._function(),))
         except BaseException as error:
             self._done.put(error)
+        finally:
+            _here.outcome = before
 
     def get(self) -> T:
-        found = taken_from(self._done)
+        try:
+            found = taken_from(self._done)
+        except BaseException:
+            self.give_up()
+            raise
         if isinstance(found, tuple):
             return found[0]
         try:

@@ -105,6 +105,10 @@ class Gets:
         """Return whether there will be no more requests."""
         return self._stream.has_ended() and not self._signing and not self._signed
 
+    def is_given_up(self) -> bool:
+        """Return whether nobody waits for answers any more."""
+        return self._stream.is_given_up()
+
     def take(self, most: int) -> list[tuple[Any, Get]]:
         """Return at most a number of requests, each with what tells it apart."""
         if self._connections is None:
@@ -168,7 +172,11 @@ class Gets:
             if self._connections is not None:
                 answered = isinstance(response, Response)
                 self._connections.ended(response.seconds if answered else None, _keeps_connection(response))
-            answer = self._answer_or_begin(token, response)
+            answer: Answer | None
+            if isinstance(response, Failed) and self.is_given_up():
+                answer = _failed(StoreError(response.reason, key=token[1].key), token[1])
+            else:
+                answer = self._answer_or_begin(token, response)
         # Nobody else would hear of it.
         except BaseException as error:
             answer = _failed(error, token[1])
@@ -305,6 +313,10 @@ class _One:
     def has_ended(self) -> bool:
         """Return whether the request was taken."""
         return not self._left
+
+    def is_given_up(self) -> bool:
+        """Return False: the sender waits."""
+        return False
 
 
 class _RefusedError(Exception):

@@ -288,6 +288,15 @@ class RemoteStore(RequestedValues, WholeValues):
         """Look for requests of all streams."""
         curl_threads.wake()
 
+    def give_up(self) -> None:
+        """Forget streams that are given up; end their requests if these leave no room for others."""
+        connections = self.connections()
+        if connections is not None and connections.are_taken():
+            curl_threads.give_up()
+        else:
+            # What is kept serves the next requests.
+            curl_threads.wake()
+
     def get_many(self, requests: Sequence[Request]) -> list[Answer]:
         """Answer some requests, one after the other."""
         answers = []

@@ -16,6 +16,7 @@ import weakref
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+from .. import ending
 from ..errors import ArgumentError, ReadOnlyError, StoreError
 from ..flags import check_flags
 from ..reasons import pass_on
@@ -194,6 +195,9 @@ class ZarrStore(RequestedValues, WholeValues):
         return self.store
 
     def _sync(self, coroutine: Coroutine[Any, Any, Any], timeout: float) -> Any:
+        if ending.is_alone():
+            coroutine.close()
+            raise RuntimeError(ending.NO_THREADS)
         from zarr.core.sync import sync
 
         return sync(coroutine, timeout=timeout)
@@ -281,6 +285,8 @@ class ZarrStore(RequestedValues, WholeValues):
         return outcomes
 
     def _together(self, store: Any, requests: Sequence[Request]) -> list[Any]:
+        if ending.is_alone():
+            return [RuntimeError(ending.NO_THREADS)] * len(requests)
         # Not imported before it is needed: it takes longer than all of gzarr.
         import asyncio
 

@@ -8,6 +8,7 @@ by side: one connection is rarely as fast as the network.
 from __future__ import annotations
 
 import contextlib
+import math
 from dataclasses import replace
 from functools import partial
 from queue import Empty, SimpleQueue
@@ -121,8 +122,7 @@ class Fetching:
         self._closed = True
         self._end()
         if self._streams is not None:
-            # To be forgotten.
-            self._streams.look_again()
+            self._streams.give_up()
 
     def has_ended(self) -> bool:
         """Return whether there will be no more requests."""
@@ -331,6 +331,9 @@ class Fetching:
 
     def _send(self) -> None:
         """Send requests one after the other, until there are no more or other reads wait for threads."""
+        if not io_threads.is_one():
+            # No thread can be had: this one, which would make room, sends the requests first.
+            self._budget = math.inf
         while sent := self._next_requests():
             answers_ = self._answers([request for _, request in sent])
             for (token, _), answer in zip(sent, answers_, strict=True):
