@@ -5,15 +5,16 @@ from __future__ import annotations
 import contextlib
 import itertools
 import math
-import operator
 from typing import TYPE_CHECKING, Any, Final, SupportsIndex, TypeAlias
 
 import numpy as np
 
 from ..codecs.codec import ArrayRepresentation
+from ..documents.json import quote
 from ..engines.cpu.threads import fill_chunk
 from ..engines.cpu.write_threads import is_fill
 from ..errors import ArgumentError, GzarrError
+from ..integers import as_integer
 from ..metadata.model import ArrayMetadata
 from ..metadata.to_documents import resized
 from ..nodes.change import change_array, documents_first, hold_documents, look
@@ -79,10 +80,24 @@ def resize(array: WritableArray, shape: EachAxis, *, erase: bool, lock: bool) ->
         after = change_array(store, array.path, array.zarr_format, change, array._become, lock=lock)
         if first:
             clear_beyond(before, after)
-        if erase:
-            clear_outside(store, array.path, before, after, lock=lock)
         shrunk = any(a < b for a, b in zip(after.shape, before.shape, strict=True))
         array._keeps_outside = not erase and (shrunk or array._keeps_outside)
+        if not erase:
+            return
+        try:
+            clear_outside(store, array.path, before, after, lock=lock)
+        # Third-party stores may raise anything.
+        except Exception as error:
+            error.add_note(_not_cleared(array, after))
+            raise
+
+
+def _not_cleared(array: WritableArray, after: ArrayMetadata) -> str:
+    """Return the note for an error that came when the array had its smaller shape already."""
+    return (
+        f"(the shape of array {array.name!r} is {after.shape} already; not everything beyond the smaller shape was "
+        "erased. What is left outside the array is invisible, and erased when gzarr.Array.resize makes it grow)"
+    )
 
 
 def append(array: WritableArray, value: Any, axis: SupportsIndex, options: WriteOptions) -> tuple[int, ...]:
@@ -151,15 +166,12 @@ def _appended(array: WritableArray, shape: tuple[int, ...], axis: SupportsIndex)
     """Return the axis, counted from 0, and the array's shape after appending an array of another shape."""
     if not array.ndim:
         raise ArgumentError(f"{array.name} has zero dimensions: nothing can be appended to it")
-    try:
-        fits = -array.ndim <= operator.index(axis) < array.ndim
-    except TypeError:
-        fits = False
-    if not fits:
+    number = as_integer(axis)
+    if number is None or not -array.ndim <= number < array.ndim:
         raise ArgumentError(
-            f"{array.name}: axis must be an integer from {-array.ndim} to {array.ndim - 1}, not {axis!r}"
+            f"{array.name}: axis must be an integer from {-array.ndim} to {array.ndim - 1}, not {quote(axis)}"
         )
-    number = axis.__index__() % array.ndim
+    number %= array.ndim
     others = array.shape[:number], array.shape[number + 1 :]
     if len(shape) != array.ndim or (shape[:number], shape[number + 1 :]) != others:
         raise ArgumentError(

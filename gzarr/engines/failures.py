@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 from gzarr_kernels import status as s
 
 from ..errors import ChunkDecodeError, ChunkError, ChunkReadError, MissingChunkError
-from .access.shard import DANGLING, system_error
+from .access.shard import dangling, system_error, with_number
 from .access.sources import WHOLE
 
 if TYPE_CHECKING:
@@ -16,17 +16,22 @@ if TYPE_CHECKING:
 _Failure = TypeVar("_Failure", bound=ChunkError)
 
 
-def chunk_failure(request: ReadRequest, row: int, code: int, detail: int) -> tuple[type[ChunkError], str]:
-    """Return class and reason of the error for a chunk's status (``gzarr_kernels.status``) other than success."""
+def chunk_failure(request: ReadRequest, row: int, code: int, detail: int) -> ChunkError:
+    """Return the error for a chunk's status (``gzarr_kernels.status``) other than success."""
+    kind, reason = _class_and_reason(request, row, code, detail)
+    return with_number(request.failure(kind, row, reason), code, detail)
+
+
+def _class_and_reason(request: ReadRequest, row: int, code: int, detail: int) -> tuple[type[ChunkError], str]:
     labels = " + ".join(codec.label for codec in request.codecs)
     chunk = request.chunk
     expected = f"expected {chunk.nbytes} bytes for a chunk of shape {chunk.shape}, {chunk.dtype}"
     if code == s.ABSENT:
         return MissingChunkError, "the store has no such chunk, and missing='error' was requested"
     if code == s.IO_ERROR:
-        return ChunkReadError, f"the file cannot be read: {system_error(detail)}"
+        return ChunkReadError, f"the file cannot be read: {request.access.store!r}: {system_error(detail)}"
     if code == s.DANGLING_LINK:
-        return ChunkReadError, DANGLING
+        return ChunkReadError, dangling(request.access.store)
     if code == s.NO_MEMORY:
         return ChunkReadError, f"out of memory while decoding; {expected}"
     if code == s.SHORT_READ:

@@ -386,17 +386,39 @@ def _make_writable(directory: int | None, path: str) -> None:
 # -- permissions
 
 
-def give_mode(path: Path, mode: int) -> None:
-    """Give a new file or directory the permissions of the one that it will replace.
+def give_access(path: Path, old: os.stat_result, mode: int) -> int:
+    """Give a new file or directory the group and permissions of the one that it will replace.
 
-    File systems that keep none refuse that, and give all files the same; that is no failure unless others would then
-    have more rights than before.
+    Where this user may not give it that group, both its own group and all others get the rights that both had before.
+    File systems that keep no permissions refuse them, and give all files the same; that is no failure unless others
+    would then have more rights than before.
+
+    Parameters
+    ----------
+    path
+        Path of the new one.
+    old
+        Status of the other one.
+    mode
+        Permissions to give.
+
+    Returns
+    -------
+    int
+        Permissions that were given: fewer if the group could not be.
     """
+    if path.stat().st_gid != old.st_gid:
+        try:
+            os.chown(path, -1, old.st_gid)
+        except OSError:
+            both = (mode >> 3) & mode & stat.S_IRWXO
+            mode = (mode & ~(stat.S_ISGID | stat.S_IRWXG | stat.S_IRWXO)) | both << 3 | both
     try:
         path.chmod(mode)
     except OSError:
         if path.stat().st_mode & ~mode & (stat.S_IRWXG | stat.S_IRWXO):
             raise
+    return mode
 
 
 # -- flushing

@@ -25,7 +25,7 @@ def check_erasable(directory: int | None, name: str, path: str) -> None:
 
     Raises
     ------
-    PermissionError
+    OSError
         If there is such a directory.
     """
     if os.name != "posix":  # directories of Windows are not write-protected
@@ -53,13 +53,17 @@ def check_removable(directory: int | None, base: str, names: Sequence[str], path
 
     Raises
     ------
-    PermissionError
-        If the directory is write-protected, or has the sticky bit and one of the entries has another owner.
+    OSError
+        If the directory is write-protected, in a file system that is read-only, or has the sticky bit and one of the
+        entries has another owner.
     """
     if os.name != "posix" or not names:
         return
     here = base or "."
     if not os.access(here, os.W_OK | os.X_OK, dir_fd=directory):
+        if os.statvfs(here if directory is None else directory).f_flag & os.ST_RDONLY:
+            reason = f"{os.strerror(errno.EROFS)}; nothing was changed"
+            raise OSError(errno.EROFS, f"nothing can be erased in the directory {path!r}: {reason}")
         reason = "is write-protected; nothing was changed. If that is to be erased, make it writable (chmod u+w)"
         raise PermissionError(errno.EACCES, f"nothing can be erased in the directory {path!r}, which {reason}")
     status, user = os.stat(here, dir_fd=directory), os.geteuid()
@@ -84,14 +88,14 @@ def can_be_moved(target: str, *, must: bool) -> bool:
 
     Raises
     ------
-    PermissionError
+    OSError
         If it may not, but must.
     """
     above, name = os.path.split(target)
     try:
         check_removable(None, f"{above}{os.sep}", [name], above)
-    except PermissionError:
-        if must:
+    except OSError as error:
+        if must or error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
             raise
         return False
     return True

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from .base import Listing
 
-# Without O_NONBLOCK, opening a named pipe inside a store would block for ever.
-_READ = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+#: How files are opened for reading. Without O_NONBLOCK, opening a named pipe inside a store would block for ever.
+READ: Final = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 _NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)
 
 #: What says that there is nothing of a name. After any other error, nobody knows.
@@ -74,21 +74,21 @@ class FileTree:
                     make_directory_in(here[0], segment, durable=self.durable)
                 above, here = here, above
                 _open_below(here, above[0], segment, DIRECTORY)
-                close_all(above)
+                close_read(above)
             yield here[0], ""
         finally:
-            for fd in (*above, *here):
-                os.close(fd)
+            close_read(above)
+            close_read(here)
 
     def open_file(self, segments: Sequence[str], fds: list[int]) -> None:
         """Open a file for reading, and append its descriptor to a list."""
         if self.follow_symlinks:
             # As ``open_into`` does, without another call: this is done for every small value that is read.
-            fds.extend(map(os.open, (self.path(segments),), (_READ,)))
+            fds.extend(map(os.open, (self.path(segments),), (READ,)))
             return
         with self.at(segments) as (directory, _):
             assert directory is not None
-            _open_below(fds, directory, segments[-1], _READ)
+            _open_below(fds, directory, segments[-1], READ)
 
     def stat(self, segments: Sequence[str]) -> os.stat_result:
         """Return the status of a file."""
@@ -98,10 +98,16 @@ class FileTree:
         with self.at(segments) as (directory, base):
             return os.stat(base + segments[-1], dir_fd=directory, follow_symlinks=self.follow_symlinks)
 
-    def scan(self, segments: Sequence[str]) -> Listing:
+    def scan(self, segments: Sequence[str], *, walked: bool) -> Listing:
         """Return the names of files and of directories in a directory, without reserved ones.
 
-        A link to a directory above it is an error: the tree below would have no end.
+        Parameters
+        ----------
+        segments
+            Segments of the directory.
+        walked
+            Whether the tree below is walked. A link to a directory above it is an error then, because the walk would
+            have no end; otherwise, it is left out.
         """
         with contextlib.ExitStack() as stack:
             if self.follow_symlinks:
@@ -117,25 +123,39 @@ class FileTree:
                 if not self.follow_symlinks and entry.is_symlink():
                     _refuse(entry.name)
                 if entry.is_dir(follow_symlinks=self.follow_symlinks):
-                    if entry.is_symlink():
-                        self._check_not_above(segments, entry)
+                    if entry.is_symlink() and self._is_above(segments, entry):
+                        if not walked:
+                            continue
+                        raise OSError(errno.ELOOP, f"{entry.name!r} is a symbolic link to a directory above it")
                     directories.append(entry.name)
                 # A link to a file that does not exist is a key, whose value cannot be read.
                 elif entry.is_file(follow_symlinks=self.follow_symlinks) or entry.is_symlink():
                     files.append(entry.name)
         return files, directories
 
-    def _check_not_above(self, segments: Sequence[str], link: os.DirEntry[str]) -> None:
-        """Refuse a link, in the directory ``segments``, to that directory or one above it."""
+    def _is_above(self, segments: Sequence[str], link: os.DirEntry[str]) -> bool:
+        """Return whether a link, in the directory ``segments``, leads to that directory or one above it."""
         target = link.stat()
-        for depth in range(len(segments) + 1):
-            if os.path.samestat(target, os.stat(self.path(segments[:depth]))):  # noqa: PTH116
-                raise OSError(errno.ELOOP, f"{link.name!r} is a symbolic link to a directory above it")
+        above = (self.path(segments[:depth]) for depth in range(len(segments) + 1))
+        return any(os.path.samestat(target, os.stat(path)) for path in above)  # noqa: PTH116
 
     def check_link(self, directory: int | None, base: str, name: str) -> None:
         """Refuse ``name`` in a directory from :meth:`at` if it is a link and links are not followed."""
         if not self.follow_symlinks and is_link(directory, base + name):
             _refuse(name)
+
+
+def close_read(fds: list[int]) -> None:
+    """Close the descriptors of a list that were only read; it is empty then.
+
+    Network file systems may report failures of others here. All that was read is complete.
+    """
+    while fds:
+        try:
+            close_all(fds)
+        except OSError:
+            # It is out of the list, and no second attempt would close it.
+            continue
 
 
 def _open_below(fds: list[int], directory: int, name: str, flags: int) -> None:

@@ -12,8 +12,9 @@ import sys
 import weakref
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
+from .. import ending
 from ..errors import ArgumentError, StoreError
 from ..guarded import Lock
 from ..importing import import_module
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
     #: Arguments of a method.
     Arguments = tuple[tuple[Any, ...], dict[str, Any]]
+
+T = TypeVar("T")
 
 #: Names of synchronous filesystems that work in several threads at a time. Others have one connection or one open file.
 #: (Reading archives in threads fails in some versions of Python's zipfile.)
@@ -61,6 +64,27 @@ def is_a(value: object, module_name: str, class_name: str) -> bool:
 def is_exactly(value: object, module_name: str, class_name: str) -> bool:
     """Return whether a value is of a class, and not of one derived from it."""
     return type(value).__module__ == module_name and type(value).__name__ == class_name
+
+
+class OfFilesystems(Generic[T]):
+    """Values for filesystems, each as long as that lives.
+
+    In a dictionary, filesystems that were made from equal arguments would be one, whatever they have read since then.
+    """
+
+    def __init__(self) -> None:
+        self._values: dict[int, tuple[weakref.ref[Any], T]] = {}
+
+    def get(self, fs: Any) -> T | None:
+        """Return the value of a filesystem, or None if it has none."""
+        found = self._values.get(id(fs))
+        return None if found is None or found[0]() is not fs else found[1]
+
+    def set(self, fs: Any, value: T) -> T:
+        """Keep and return the value of a filesystem."""
+        number, values = id(fs), self._values
+        values[number] = weakref.ref(fs, lambda _: values.pop(number, None)), value
+        return value
 
 
 class Calls:
@@ -149,6 +173,8 @@ class Calls:
         return found
 
     def _gather(self, fs: Any, method: str, calls: Sequence[Arguments], timeout: float) -> list[Any]:
+        if ending.is_alone():
+            return [RuntimeError(ending.NO_THREADS)] * len(calls)
         # Not imported before it is needed: it takes longer than all of gzarr.
         import asyncio
 
@@ -188,30 +214,36 @@ class Calls:
         if self.immediate:
             run()
             return done.get()
-        try:
-            # A thread of its own: nothing else can end the wait for a synchronous call.
-            _thread.start_new_thread(run, ())
-        except (RuntimeError, MemoryError):
+        alone = ending.is_alone()
+        if alone:
+            # No other thread gives the lock back.
+            timeout = 0
             run()
+        else:
+            try:
+                # A thread of its own: nothing else can end the wait for a synchronous call.
+                _thread.start_new_thread(run, ())
+            except (RuntimeError, MemoryError):
+                run()
         try:
             return done.get(timeout=timeout)
         except Empty:
-            return _too_late(timeout)
+            return RuntimeError(ending.NO_THREADS) if alone else _too_late(timeout)
 
 
 def _lock_of(fs: Any) -> Lock:
     """Return the lock of a filesystem, which several stores may share: fsspec gives a filesystem again."""
     with _locks_lock:
-        return _locks.setdefault(fs, Lock())
+        return _locks.get(fs) or _locks.set(fs, Lock())
 
 
 def _renew() -> None:
     # A forked child lacks the threads that held some of them, and would wait for ever.
     global _locks, _locks_lock
-    _locks, _locks_lock = weakref.WeakKeyDictionary(), Lock()
+    _locks, _locks_lock = OfFilesystems(), Lock()
 
 
-_locks: weakref.WeakKeyDictionary[Any, Lock] = weakref.WeakKeyDictionary()
+_locks: OfFilesystems[Lock] = OfFilesystems()
 _locks_lock = Lock()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_renew)

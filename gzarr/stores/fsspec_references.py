@@ -17,10 +17,9 @@ import re
 from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING, Any, Final
-from weakref import WeakKeyDictionary
 
 from . import redaction
-from .fsspec_calls import is_a, module
+from .fsspec_calls import OfFilesystems, is_a, module
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 #: Whether filesystems have left out references, for it may take a second reading of their documents.
-_LEFT_OUT: Final[WeakKeyDictionary[Any, bool]] = WeakKeyDictionary()
+_LEFT_OUT: Final[OfFilesystems[bool]] = OfFilesystems()
 #: Names of chunks. Parquet references hold chunks of version 2, and documents in a mapping.
 _CHUNK: Final = re.compile(r"\d+(?:\.\d+)*")
 #: Most bytes of a file.
@@ -83,9 +82,18 @@ def leaves_out(fs: Any) -> bool:
     if not fs.simple_templates or not isinstance(fs.references, dict):
         return False
     found = _LEFT_OUT.get(fs)
-    if found is None:
-        found = _LEFT_OUT[fs] = _leaves_out(fs)
-    return found
+    return _LEFT_OUT.set(fs, _leaves_out(fs)) if found is None else found
+
+
+def are_same(one: Any, other: Any) -> bool:
+    """Return whether two filesystems have the same references: the document of both may have changed in between."""
+    # There may be millions.
+    if one is other:
+        return True
+    if one != other:
+        return False
+    found, others = one.references, other.references
+    return not (isinstance(found, dict) and isinstance(others, dict)) or found == others
 
 
 def _leaves_out(fs: Any) -> bool:
@@ -128,6 +136,8 @@ def _has_chunks(references: dict[str, Any], folder: str) -> bool:
     # A small document may have an array with more chunks than there is memory for their names.
     if math.prod(grid) > len(references):
         return False
+    if not grid and folder in references:
+        return True
     separator = document.get("dimension_separator") or "."
     return all(folder + name in references for name in _chunk_names(grid, separator))
 
@@ -154,6 +164,8 @@ def look_up(fs: Any, path: str) -> bytes | ReferenceTarget | None:
             return _consolidated(fs.references)
         if folder and not name.startswith(".z") and not _CHUNK.fullmatch(name):
             return None
+    elif path not in fs.references and _is_nameless_chunk(fs.references, path.removesuffix("0")):
+        path = path.removesuffix("0")
     try:
         found = fs.references[path]
     except KeyError as error:
@@ -190,6 +202,18 @@ def look_up(fs: Any, path: str) -> bytes | ReferenceTarget | None:
     if offset + nbytes > _MOST_BYTES:
         raise BadReferenceError(f"its reference is malformed: no file has {nbytes} bytes from byte {offset} on")
     return ReferenceTarget(protocol, url, offset, nbytes)
+
+
+def _is_nameless_chunk(references: dict[str, Any], key: str) -> bool:
+    """Return whether a key is that of the chunk of an array without dimensions, as VirtualiZarr spells it: no name."""
+    if not key.endswith("/") or key not in references or f"{key}0" in references:
+        return False
+    try:
+        shape = json.loads(references[f"{key}.zarray"])["shape"]
+    # Documents may hold anything; those who read them say what is wrong.
+    except Exception:
+        return False
+    return isinstance(shape, list) and not shape
 
 
 def _count(number: Any) -> int:
@@ -303,7 +327,8 @@ def keys(fs: Any, prefix: str, *, below: bool) -> Iterator[str]:
     """
     references = fs.references
     if not is_a(references, "fsspec.implementations.reference", "LazyReferenceMapper"):
-        yield from (key for key in references if isinstance(key, str) and key.startswith(prefix))
+        found = (key for key in references if isinstance(key, str) and key.startswith(prefix))
+        yield from (f"{key}0" if _is_nameless_chunk(references, key) else key for key in found)
         return
     documents = [".zmetadata", *references.zmetadata]
     yield from (key for key in documents if key.startswith(prefix))

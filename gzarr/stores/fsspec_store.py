@@ -19,6 +19,7 @@ from .buffers import as_view
 from .byte_ranges import check_limit, check_range, checked_answer, resolve_range
 from .fsspec_calls import Calls, FileCall, is_exactly, module
 from .fsspec_references import BadReferenceError
+from .fsspec_web import NoRangesError
 from .keys import is_key, split_key, split_prefix
 from .timeouts import seconds
 from .whole_values import RequestedValues, WholeValues
@@ -44,6 +45,10 @@ _NO_BUCKET: Final = re.compile(
 )
 # What servers say of a range that begins after the last byte.
 _NO_RANGE: Final = re.compile(r"not satisfiable|\b416\b", re.IGNORECASE)
+_NO_PART: Final = (
+    "the server sends whole values only, and the reference needs a part of this one; use a server that supports range "
+    "requests, or copy the file to a local directory and change the references"
+)
 
 
 def _is_http(calls: Calls) -> bool:
@@ -148,7 +153,10 @@ class FsspecStore(RequestedValues, WholeValues):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, FsspecStore):
             return NotImplemented
-        return self._identity() == other._identity() and self._calls.fs == other._calls.fs
+        if self._identity() != other._identity() or self._references != other._references:
+            return False
+        one, other_one = self._calls.fs, other._calls.fs
+        return fsspec_references.are_same(one, other_one) if self._references else bool(one == other_one)
 
     def __hash__(self) -> int:
         return hash(self._identity())
@@ -275,6 +283,8 @@ class FsspecStore(RequestedValues, WholeValues):
             view = memoryview(outcome).cast("B")
         except TypeError as error:
             failure = outcome if isinstance(outcome, BaseException) else error
+            if self._references and isinstance(failure, NoRangesError):
+                failure = StoreError(_NO_PART)
             what = f"read {redaction.public_url(call.path)!r}, the target of" if self._references else "read"
             return Answer(None, error=self._error(what, key, failure))
         traffic.count(bytes_read=len(view))

@@ -11,6 +11,7 @@ from .fsspec_calls import is_a, is_exactly, module
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
 #: What turns any URL into one for fsspec.
 PREFIX: Final = "fsspec+"
@@ -18,6 +19,9 @@ PREFIX: Final = "fsspec+"
 _TARGETS: Final = frozenset({"fs", "remote_protocol"})
 #: Options that say how references are read, of which fsspec takes none beside a chain of URLs.
 _READING: Final = frozenset({"target_options", "target_protocol"})
+#: Bytes of a file that show what it is, and how a document of references begins: without or with its version.
+_HEAD: Final = 1024
+_DOCUMENT: Final = re.compile(rb'\s*\{\s*"(?:[^"]*\.z(?:group|array|attrs|metadata)|version|templates|gen|refs)"\s*:')
 # In brackets is an IPv6 address.
 _CHAIN: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+(?:://[^:\[]*)?::")
 
@@ -43,6 +47,18 @@ def is_for_fsspec(url: str, scheme: str) -> bool:
 def is_chain(url: str) -> bool:
     """Return whether a text is a chain of several URLs (``simplecache::https://...``)."""
     return _CHAIN.match(url) is not None
+
+
+def is_references(path: Path) -> bool:
+    """Return whether a file begins as a document of references does; what cannot be read does not."""
+    try:
+        # Opening a pipe would wait for its writer.
+        if not path.is_file():
+            return False
+        with path.open("rb") as file:
+            return _DOCUMENT.match(file.read(_HEAD)) is not None
+    except OSError:
+        return False
 
 
 def without_prefix(url: str) -> str:
@@ -88,6 +104,12 @@ def filesystem_at(url: str, storage_options: Mapping[str, Any] | None) -> tuple[
             raise ArgumentError(f"fsspec needs another package for {shown!r}: {described}") from None
         if isinstance(error, FileNotFoundError):
             raise NodeNotFoundError(f"fsspec finds nothing at {shown!r}: {described}") from None
+        if text.startswith("reference:") and "argument: 'fo'" in described:
+            chained = f"reference::{shown.removeprefix('reference://') or 'DOCUMENT'}"
+            raise ArgumentError(
+                f"{shown!r} does not say which document has the references; write {chained!r}, or pass "
+                "storage_options={'fo': DOCUMENT}"
+            ) from None
         if text.startswith("reference:") and described.startswith(("JSONDecodeError:", "UnicodeDecodeError:")):
             described += (
                 "; if the references are compressed, pass storage_options={'target_options': {'compression': 'gzip'}}"

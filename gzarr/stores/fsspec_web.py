@@ -7,10 +7,15 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..errors import StoreError
+from .object_errors import NO_RANGES
 from .remote_answers import STATUSES, WHOLE, why_not_part, why_not_whole
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
+
+
+class NoRangesError(StoreError):
+    """A server sends whole values only."""
 
 
 def checked(cat_file: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
@@ -52,5 +57,5 @@ async def _cat_file(fs: Any, url: str, start: int | None = None, end: int | None
     else:
         wrong = why_not_part(status, stated, len(body), start, end)
     if wrong:
-        raise StoreError(wrong)
+        raise NoRangesError(wrong) if wrong == NO_RANGES else StoreError(wrong)
     return body

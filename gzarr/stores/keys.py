@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 from typing import Final
+from urllib.parse import unquote
 
 from ..errors import ArgumentError
 from .atomic_files import is_reserved
@@ -130,6 +131,8 @@ def normalize_path(path: str) -> str:
     """
     if not isinstance(path, str):
         raise ArgumentError(f"a node path must be a string, not {type(path).__name__}")
+    # A member of an enumeration of texts would print as its own name.
+    path = str.__str__(path)
     if _PLAIN.fullmatch(path):
         return path
     inner = path.strip("/")
@@ -151,3 +154,18 @@ def normalize_path(path: str) -> str:
 def join_path(parent: str, name: str) -> str:
     """Return the path of ``name`` below ``parent``; both are normalised, and either may be empty."""
     return f"{parent}/{name}" if parent and name else parent or name
+
+
+def unquoted(text: str) -> str:
+    """Return a part of a URL with its percent-encodings undone.
+
+    Raises
+    ------
+    ArgumentError
+        If they are not UTF-8. Two of those must not become one name. What else is in the text, messages do not show.
+    """
+    try:
+        return unquote(text, errors="strict")
+    except UnicodeDecodeError as error:
+        wrong = "".join(f"%{byte:02X}" for byte in error.object[error.start : error.end])
+        raise ArgumentError(f"percent-encodings in URLs must be UTF-8, and {wrong} is not") from None

@@ -33,7 +33,7 @@ from .buffers import as_view
 from .byte_ranges import check_range, resolve_range, splice
 from .erasing_checks import can_be_moved, check_erasable, check_removable
 from .file_locks import DOCUMENTS, STRIPES, FileLock, release_all, stripe
-from .file_tree import CAN_REFUSE_LINKS, FileTree, dangling_link, identity, is_directory, is_link
+from .file_tree import CAN_REFUSE_LINKS, FileTree, close_read, dangling_link, identity, is_directory, is_link
 from .local_paths import absolute_path, names_of_key, names_of_prefix
 from .staging import FolderStage, can_be_staged
 
@@ -93,6 +93,9 @@ class LocalStore:
     ``.gzarr-temporary-`` are reserved: nothing can be stored or found under them.
     """
 
+    #: What errors name in place of the root: where the values that are made here will be.
+    _stands_for: Path | None = None
+
     def __init__(
         self,
         root: str | os.PathLike[str],
@@ -113,7 +116,7 @@ class LocalStore:
         self._tree = FileTree(str(self.root), follow_symlinks=follow_symlinks, durable=durable)
 
     def __repr__(self) -> str:
-        return f"<gzarr.LocalStore {str(self.root)!r}>"
+        return f"<gzarr.LocalStore {str(self._stands_for or self.root)!r}>"
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, LocalStore):
@@ -244,8 +247,7 @@ class LocalStore:
                 raise ValueSizeError(f"{self!r}: {key!r} has {size} bytes; at most {max_nbytes} are read", key=key)
             return self._read(fds[0], 0, size, key)
         finally:
-            for fd in fds:
-                os.close(fd)
+            close_read(fds)
 
     def get_partial_values(self, key_ranges: Sequence[tuple[str, ByteRange]]) -> list[bytes | None]:
         """Return parts of values, in order; None for each absent key.
@@ -267,8 +269,7 @@ class LocalStore:
                 start, nbytes = resolve_range(byte_range, size, self, key)
                 values.append(self._read(fds[0], start, nbytes, key))
             finally:
-                for fd in fds:
-                    os.close(fd)
+                close_read(fds)
         return values
 
     def get_small_values(self, keys: Sequence[str], max_nbytes: int) -> list[bytes | None]:
@@ -317,12 +318,12 @@ class LocalStore:
 
     # -- listing
 
-    def _scan(self, segments: Sequence[str], prefix: str) -> Listing:
-        """Return the names of files and of directories in a directory."""
+    def _scan(self, segments: Sequence[str], prefix: str, *, walked: bool = True) -> Listing:
+        """Return the names of files and of directories in a directory; see :meth:`FileTree.scan`."""
         if _is_hidden(segments):
             return [], []
         try:
-            return self._tree.scan(segments)
+            return self._tree.scan(segments, walked=walked)
         except OSError as exc:
             if exc.errno in _ABSENT:
                 return [], []
@@ -368,9 +369,13 @@ class LocalStore:
     def list_dir(self, prefix: str) -> Listing:
         """Return the keys and the prefixes directly under ``prefix``, in full from the root, each sorted.
 
-        An empty directory counts as a prefix.
+        An empty directory counts as a prefix. A symbolic link to a directory above it does not: all that is below it is
+        elsewhere, too.
         """
-        files, directories = self._scan(names_of_prefix(prefix), prefix)
+        return self._list_dir(prefix, walked=False)
+
+    def _list_dir(self, prefix: str, *, walked: bool) -> Listing:
+        files, directories = self._scan(names_of_prefix(prefix), prefix, walked=walked)
         return sorted(prefix + name for name in files), sorted(f"{prefix}{name}/" for name in directories)
 
     def list_sizes(self, prefix: str) -> Iterator[tuple[str, int]]:
@@ -511,7 +516,7 @@ class LocalStore:
         segments = names_of_prefix(prefix)
         self._check_name(segments, prefix)
         if not segments:
-            keys, prefixes = self.list_dir("")
+            keys, prefixes = self._list_dir("", walked=True)
             self.erase_values(keys)
             for below in prefixes:
                 self.erase_prefix(below)
@@ -549,7 +554,7 @@ class LocalStore:
                 self._check_below(segments)
                 return
             # As :meth:`erase_prefix`, which leaves the root, and in it locks and the temporary files of others.
-            keys, prefixes = self.list_dir("")
+            keys, prefixes = self._list_dir("", walked=True)
             for below in prefixes:
                 self._check_below(names_of_prefix(below))
             with self._tree.at([""]) as (directory, base):
@@ -588,7 +593,10 @@ class LocalStore:
             self._fail("replace", prefix, exc)
         try:
             return FolderStage(target, "/".join(segments), self._elsewhere, durable=self.durable)
-        except OSError:
+        except OSError as exc:
+            # Names of new files would be as long: nothing could take the place of what is erased.
+            if replace and exc.errno == errno.ENAMETOOLONG:
+                self._fail("replace", prefix, exc)
             # Nothing can be made beside it.
             return None
 
@@ -596,7 +604,7 @@ class LocalStore:
         """Return a store of another directory that is otherwise like this one, also if its class is another one."""
         made = object.__new__(type(self))
         made.__dict__.update(self.__dict__)
-        made.root = root
+        made.root, made._stands_for = root, self.root
         made._tree = FileTree(str(root), follow_symlinks=self.follow_symlinks, durable=self.durable)
         return made
 

@@ -11,14 +11,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from urllib.parse import unquote
 
-from ..errors import ArgumentError, GzarrError, NodeNotFoundError, ReadOnlyError, StoreError, UnsupportedError
+from ..errors import (
+    ArgumentError,
+    GzarrError,
+    NodeNotFoundError,
+    ReadOnlyError,
+    StoreError,
+    UnsupportedError,
+    with_errno,
+)
 from ..flags import check_flags
 from ..installing import COMMANDS
 from ..plugins import load
 from . import foreign, fsspec_urls, redaction, urls, zip_urls
 from .base import ReadableStore, is_listable
 from .fsspec_calls import is_a
-from .keys import join_path, normalize_path
+from .keys import join_path
 from .local import LocalStore
 from .local_paths import status_at
 from .memory import MemoryStore
@@ -327,7 +335,7 @@ def _n5_store(text: str, mode: Mode, storage_options: Mapping[str, Any] | None) 
         )
     if "#" in where and not _SCHEME.match(where) and status_at(where) is None:
         where, _, fragment = where.rpartition("#")
-        node = normalize_path(unquote(fragment))
+        node = urls.node_of(fragment)
     store, base = as_store(where, mode, storage_options)
     return store, join_path(base, node)
 
@@ -353,7 +361,8 @@ def _local_path(text: str) -> str:
         raise ArgumentError(f"{_described(text)} names the host {host!r}; a file URL has three slashes: file:///a/b")
     if parts.query:
         raise ArgumentError(f"{_described(text)}: in a file URL, write '?' as %3F")
-    path = unquote(parts.path)
+    # Bytes that are not UTF-8 are those of the file's name, as in all paths of Python.
+    path = unquote(parts.path, errors="surrogateescape")
     return path[1:] if os.name == "nt" and re.match(r"/[A-Za-z]:", path) else path
 
 
@@ -398,7 +407,11 @@ def _check_directory(store: LocalStore, *, needed: bool) -> None:
     except NotADirectoryError:  # a parent is a file
         is_file = False
     except (OSError, ValueError) as exc:
-        raise StoreError(f"{store!r}: cannot examine the directory: {exc}") from exc
+        raise with_errno(StoreError(f"{store!r}: cannot examine the directory: {exc}"), exc) from exc
+    if is_file and fsspec_urls.is_references(root):
+        raise NodeNotFoundError(
+            f"{str(root)!r} is a file, not a directory; if it has references of kerchunk, open {f'reference::{root}'!r}"
+        )
     if is_file:
         names = " or ".join(zip_urls.SUFFIXES)
         raise NodeNotFoundError(

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ..errors import StoreError, with_errno
 from .atomic_files import (
     clean_once,
-    give_mode,
+    give_access,
     make_directories,
     remove_empty,
     remove_later,
@@ -73,6 +73,10 @@ class FolderStage:
         self._lost.atexit = False
         self._root.mkdir()
         clean_once(None, f"{self._above}{os.sep}", str(self._above), self._root.stat().st_mtime_ns)
+        # Before anything is in it, which may get its group from it, and is not for everybody. If that fails, it fails
+        # again when all is made.
+        with contextlib.suppress(OSError):
+            self._give_access(self._root)
         self._made = self._root / below if below else self._root
         self.store: Store = opened(self._root)
 
@@ -91,17 +95,15 @@ class FolderStage:
             it is now.
         """
         try:
-            if replace and self._target.exists():
-                mode = stat.S_IMODE(self._target.stat().st_mode)
-                # Without the owner's rights, it could neither be moved nor removed.
-                give_mode(self._made, mode | stat.S_IRWXU)
+            mode = self._give_access(self._made)
+            if replace and mode is not None:
                 old = self._exchanged()
-                if mode != mode | stat.S_IRWXU:
-                    with contextlib.suppress(OSError):
-                        self._target.chmod(mode)
             else:
                 old = None
                 self._rename()
+            if mode is not None and mode != mode | stat.S_IRWXU:
+                with contextlib.suppress(OSError):
+                    self._target.chmod(mode)
         except OSError as error:
             if error.errno in _OCCUPIED and not replace:
                 return False
@@ -121,6 +123,19 @@ class FolderStage:
                 )
                 raise with_errno(StoreError(reason), error) from error
         return True
+
+    def _give_access(self, made: Path) -> int | None:
+        """Give a new directory the group and permissions of the old one; None if there is none.
+
+        Returns the permissions that it is to have once it is in place.
+        """
+        try:
+            old = self._target.stat()
+        except FileNotFoundError:
+            return None
+        # Without the owner's rights, it could neither be moved nor removed.
+        mode = give_access(made, old, stat.S_IMODE(old.st_mode) | stat.S_IRWXU)
+        return mode & (~stat.S_IRWXU | old.st_mode)
 
     def _exchanged(self) -> Path | None:
         """Put the new directory in the place of the old one; return where the old one is now."""

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
+from ..documents.json import quote
 from ..errors import ArgumentError
+from ..integers import is_integer
 
 
 def seconds(value: Any, name: str) -> float:
@@ -15,6 +19,7 @@ def seconds(value: Any, name: str) -> float:
     ArgumentError
         If ``value``, of the argument ``name``, is not a positive number.
     """
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < 1e6:
-        raise ArgumentError(f"{name} must be a positive number of seconds, not {value!r}")
+    is_number = is_integer(value) or isinstance(value, float | np.floating)
+    if isinstance(value, bool) or not is_number or not 0 < value < 1e6:
+        raise ArgumentError(f"{name} must be a positive number of seconds, not {quote(value)}")
     return float(value)

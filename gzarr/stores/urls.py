@@ -13,12 +13,15 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import SplitResult, unquote, urlsplit
 
-from ..errors import ArgumentError
+from .. import ending
+from ..documents.json import quote
+from ..errors import ArgumentError, StoreError
+from ..integers import as_integer
 from . import aws_profiles, redaction
 from .base import RequestLimits
 from .http_store import HttpStore
 from .io_threads import io_thread_count
-from .keys import is_document, normalize_path
+from .keys import is_document, normalize_path, unquoted
 from .local import LocalStore
 from .locations import endpoint_variable
 from .object_store import GivenStore, ObjectStore
@@ -90,7 +93,7 @@ _LIMITS: Final = {"concurrency": "calls", "gap_bytes": "gap_bytes", "request_byt
 _CONNECT_S: Final = 5.0
 
 
-def _our_options(given: Mapping[str, Any], scheme: str) -> dict[str, Any]:
+def _our_options(given: Mapping[Any, Any], scheme: str) -> dict[str, Any]:
     """Return options by their names here.
 
     Raises
@@ -99,12 +102,14 @@ def _our_options(given: Mapping[str, Any], scheme: str) -> dict[str, Any]:
         If one has no meaning here; it says what has.
     """
     given = dict(given)
+    if wrong := [name for name in given if not isinstance(name, str)]:
+        raise ArgumentError(f"the names of storage_options are strings, not {quote(wrong[0])}")
     nested = given.pop("client_kwargs", None)
     if nested is not None:
         if not isinstance(nested, dict) or set(nested) - {"endpoint_url", "region_name"}:
             raise ArgumentError(f"storage_options['client_kwargs'] is one of s3fs: {_ADVICE['client_kwargs']}")
         given = {**nested, **given}
-    options: dict[str, Any] = {}
+    options: dict[Any, Any] = {}
     for name, value in given.items():
         if name in _ADVICE:
             raise ArgumentError(f"storage_options[{name!r}] means nothing here: {_ADVICE[name]}")
@@ -157,9 +162,9 @@ def node_of(fragment: str) -> str:
     Raises
     ------
     ArgumentError
-        If a node cannot have that path.
+        If a node cannot have that path, or the percent-encodings are not UTF-8.
     """
-    return normalize_path(unquote(fragment))
+    return normalize_path(unquoted(fragment))
 
 
 def check_folder(url: str, shown: str) -> None:
@@ -249,7 +254,12 @@ def remote_store(
     ------
     ArgumentError
         If the URL or an option is invalid, or obstore is not installed.
+    StoreError
+        If the interpreter shuts down.
     """
+    if ending.is_alone():
+        # Before a timedelta is made, which ends Python 3.13.0 then.
+        raise StoreError(ending.NO_THREADS)
     parts = split(url)
     scheme = parts.scheme.lower()
     options = _our_options(storage_options or {}, scheme)
@@ -270,7 +280,7 @@ def remote_store(
     keywords: dict[str, Any] = {"client_options": client, "retry_config": _no_retries()}
     if options.get("credential_provider") is not None:
         keywords["credential_provider"] = options.pop("credential_provider")
-    root = unquote(parts.path).strip("/")
+    root = unquoted(parts.path).strip("/")
     if scheme in _CLOUDS:
         kind, name = _CLOUDS[scheme]
         if kind == "S3Store" and "credential_provider" not in keywords:
@@ -394,9 +404,10 @@ def _limits(options: dict[str, Any]) -> RequestLimits | None:
             continue
         value = options.pop(name)
         least = 0 if name == "gap_bytes" else 1
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            raise ArgumentError(f"storage_options[{name!r}] must be an integer of at least {least}, not {value!r}")
-        found[field] = value
+        number = as_integer(value)
+        if number is None or number < least:
+            raise ArgumentError(f"storage_options[{name!r}] must be an integer of at least {least}, not {quote(value)}")
+        found[field] = number
     return RequestLimits(**{"calls": io_thread_count(), **found}) if found else None
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import stat
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -10,11 +12,12 @@ from ..errors import StoreError, ValueReplacedError, ValueSizeError, with_errno
 from . import io_threads
 from .base import ByteRange, ReadableStore, RemoteValues, Request, SizedStore, VersionedStore
 from .byte_ranges import resolve_range
-from .file_tree import identity
+from .descriptors import open_into
+from .file_tree import READ, close_read, identity
 from .local_paths import status_at
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Sequence
+    from collections.abc import Hashable, Iterator, Sequence
     from pathlib import Path
 
 #: End of a file: its last bytes, its size if known, and its version if known.
@@ -79,13 +82,23 @@ class LocalFile:
         return os.fsencode(self.path.parent)
 
     def _identity(self, status: os.stat_result) -> Hashable | None:
+        if not stat.S_ISREG(status.st_mode):
+            raise StoreError(f"{self!r} is not a regular file, so it can be no zip archive; pass the path of one")
         # File systems soon use the number of an erased file again; names of unfinished files are unique.
         return (status.st_dev, status.st_ino, self.key) if self._grows else identity(status)
 
     def version(self) -> Hashable | None:
-        """Return the identity of the file; None if it is absent."""
+        """Return the identity of the file; None if it is absent.
+
+        Raises
+        ------
+        StoreError
+            If it is something else than a regular file, or if the system does not say.
+        """
         try:
             return self._identity(self.path.stat())
+        except StoreError:
+            raise
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
@@ -98,10 +111,13 @@ class LocalFile:
     def end(self, nbytes: int) -> End | None:
         """Return the end of the file."""
         try:
-            with self.path.open("rb", buffering=0) as file:
-                status = os.fstat(file.fileno())
-                file.seek(max(status.st_size - nbytes, 0))
-                return _all_of(file, min(nbytes, status.st_size)), status.st_size, self._identity(status)
+            with opened(self.path) as fd:
+                status = os.fstat(fd)
+                version = self._identity(status)
+                start = max(status.st_size - nbytes, 0)
+                return _read(fd, start, status.st_size - start), status.st_size, version
+        except StoreError:
+            raise
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
@@ -110,13 +126,11 @@ class LocalFile:
     def read(self, ranges: Sequence[tuple[int, int]], version: Hashable | None) -> list[Any]:
         """Return some ranges; the file is opened once."""
         try:
-            with self.path.open("rb", buffering=0) as file:
-                if version is not None and self._identity(os.fstat(file.fileno())) != version:
+            with opened(self.path) as fd:
+                now = self._identity(os.fstat(fd))
+                if version is not None and now != version:
                     raise ValueReplacedError(f"{self!r} was replaced meanwhile")
-                parts = []
-                for offset, nbytes in ranges:
-                    file.seek(offset)
-                    parts.append(_all_of(file, nbytes))
+                parts = [_read(fd, offset, nbytes) for offset, nbytes in ranges]
         except StoreError:
             raise
         except FileNotFoundError as error:
@@ -144,12 +158,25 @@ class LocalFile:
         return self.read(ranges, version)
 
 
-def _all_of(file: Any, nbytes: int) -> bytes:
-    data: bytes = file.read(nbytes)
+@contextlib.contextmanager
+def opened(path: Path) -> Iterator[int]:
+    """Give the descriptor of a file that is only read. What it is must be looked at: a pipe is not waited for."""
+    fds: list[int] = []
+    try:
+        open_into(fds, path, READ)
+        yield fds[0]
+    finally:
+        close_read(fds)
+
+
+def _read(fd: int, offset: int, nbytes: int) -> bytes:
+    """Return the bytes of a range of a file, fewer if it ends before."""
+    os.lseek(fd, offset, os.SEEK_SET)
+    data = os.read(fd, nbytes)
     if len(data) < nbytes:
         parts = [data]
         while parts[-1] and (left := nbytes - sum(map(len, parts))):
-            parts.append(file.read(left))
+            parts.append(os.read(fd, left))
         data = b"".join(parts)
     return data
 

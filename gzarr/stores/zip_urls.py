@@ -10,11 +10,11 @@ import re
 import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
 from ..errors import ArgumentError, NodeNotFoundError
 from . import fsspec_urls, ozx, redaction, urls
-from .keys import join_path, normalize_path
+from .keys import join_path, normalize_path, unquoted
 from .local_paths import status_at
 from .zip_store import ZipStore, zip_in
 
@@ -96,7 +96,7 @@ def _split(text: str) -> tuple[str, str, bool]:
     fragment = ""
     if "#" in where and (_SCHEME.match(where) or (explicit and status_at(where) is None)):
         where, _, fragment = where.rpartition("#")
-        fragment = unquote(fragment)
+        fragment = unquoted(fragment)
     return where, join_path(normalize_path(inner), normalize_path(fragment)), explicit
 
 
@@ -145,7 +145,7 @@ def _remote(
             f"out, pass the file's https:// URL, or have fsspec read it: 'fsspec+zip://::{scheme}://...?...'"
         )
     try:
-        return zip_in(store, unquote(name)), node
+        return zip_in(store, unquoted(name)), node
     except NodeNotFoundError:
         if mode in ("a", "w", "w-"):
             raise ArgumentError(

@@ -16,14 +16,14 @@ from . import zip_format as z
 from .atomic_files import (
     clean_once,
     flush_if_possible,
-    give_mode,
+    give_access,
     make_directories,
     sync_directory,
     temporary_name,
 )
 from .descriptors import close_all, open_into
 from .file_tree import identity
-from .zip_files import LocalFile
+from .zip_files import LocalFile, opened
 from .zip_format import CentralDirectory
 
 if TYPE_CHECKING:
@@ -123,6 +123,9 @@ class ZipWriter:
             open_into(self._fds, temporary, _FLAGS)
             status = os.fstat(self._fd)
             clean_once(None, f"{path.parent}{os.sep}", str(path.parent), status.st_mtime_ns)
+            if found is not None:
+                replaced = path.stat()
+                give_access(temporary, replaced, replaced.st_mode & 0o777)
             self._end = self._copy(old) if old.rows else 0
         except BaseException as error:
             self._remove()
@@ -152,14 +155,12 @@ class ZipWriter:
                 f"the zip archive {str(self._path)!r} begins with {old.shift} bytes that are not part of it; such a "
                 "file is not written to: copy its hierarchy to another one"
             )
-        with self._path.open("rb", buffering=0) as source:
-            status = os.fstat(source.fileno())
-            if identity(status) != self._found:
+        with opened(self._path) as source:
+            if identity(os.fstat(source)) != self._found:
                 raise StoreError(f"the zip archive {str(self._path)!r} was replaced meanwhile; open it again")
-            give_mode(self.file.path, status.st_mode & 0o777)
             left = old.begin
             while left:
-                some = source.read(min(left, _COPY_BYTES))
+                some = os.read(source, min(left, _COPY_BYTES))
                 if not some:
                     raise StoreError(f"the zip archive {str(self._path)!r} became shorter meanwhile")
                 self._write(some)
@@ -294,7 +295,8 @@ class ZipWriter:
         try:
             open_into(fds, temporary, _FLAGS)
             fd = fds[0]
-            give_mode(temporary, os.fstat(self._fd).st_mode & 0o777)
+            status = os.fstat(self._fd)
+            give_access(temporary, status, status.st_mode & 0o777)
             moved, end = CentralDirectory(), 0
             for key, offset in zip(keys, offsets, strict=True):
                 row = directory.rows[key]

@@ -98,6 +98,14 @@ def test_other_bytes(wanted: ByteRange, sent: Sent, said: str) -> None:
         assert len(asked) == len(FORMS)
 
 
+def test_references_to_parts_on_servers_without_ranges() -> None:
+    with serving((200, "", DATA)) as (url, _):
+        options = {"fo": {"a": [f"{url}/a", 2, 4]}, "remote_protocol": "http"}
+        with pytest.raises(StoreError, match=r"/a', the target of 'a': .* the reference needs a part") as caught:
+            gzarr.open_store("reference://", storage_options=options).get("a")
+    assert "shard" not in str(caught.value)
+
+
 def test_other_last_bytes() -> None:
     with serving(part(6, 9)) as (url, _), pytest.raises(StoreError, match="cannot read 'a'"):
         value("file", url, END)

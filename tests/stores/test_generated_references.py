@@ -105,3 +105,35 @@ def test_filesystems_that_have_left_them_out(tmp_path: Path) -> None:
                 gzarr.open_array(store(), path="v")
     with pytest.raises(ArgumentError, match="simple_templates=False"):
         gzarr.open_array(f"reference::{tmp_path / 'r.json'}", path="v", storage_options={"simple_templates": True})
+
+
+@pytest.mark.parametrize("held", [True, False], ids=["held open", "closed"])
+def test_a_document_that_generates_them_from_now_on(held: bool, tmp_path: Path) -> None:
+    """fsspec's filesystems are equal if made from the same URL, and this one has read another document."""
+    pytest.importorskip("jinja2")
+    path = tmp_path / "r.json"
+    url = f"reference::{path}"
+    generated = document("generated", tmp_path)
+    refs = {**generated["refs"], "v/0.0": [str(tmp_path / "raw.bin"), 4, 80]}
+    path.write_text(json.dumps({"version": 1, "refs": refs}))
+    before = gzarr.open_array(url, path="v", device="cpu")
+    assert (before[2:] == -1).all()
+    opened = [before] if held else []
+    path.write_text(json.dumps(generated))
+    after = gzarr.open_array(url, path="v", device="cpu")
+    np.testing.assert_array_equal(after[...], NUMBERS)
+    np.testing.assert_array_equal(gzarr.copy(url, {}, device="cpu")["v"][...], NUMBERS)
+    assert not opened or opened[0].store != after.store
+    path.write_text(json.dumps({"version": 1, "refs": refs}))
+    assert (gzarr.open_array(url, path="v", device="cpu")[2:] == -1).all()
+
+
+def test_equal_documents_make_equal_stores(tmp_path: Path) -> None:
+    path = tmp_path / "r.json"
+    stores = []
+    for end in (80, 80, 40):
+        refs = {"v/.zarray": json.dumps(ZARRAY), "v/0.0": [str(tmp_path / "raw.bin"), 4, end]}
+        path.write_text(json.dumps({"version": 1, "refs": refs}))
+        stores.append(gzarr.open_store(f"reference::{path}"))
+    assert stores[0] == stores[1]
+    assert stores[0] != stores[2]

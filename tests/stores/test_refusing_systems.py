@@ -180,8 +180,11 @@ def test_chunks_that_must_be_durable_are_refused_there(tmp_path: Path, monkeypat
 
     monkeypatch.setattr(Job, "for_files", seen)
     monkeypatch.setattr(kernels, "run", refused)
-    with pytest.raises(ChunkWriteError, match=r"written: Invalid argument .*durable=True asks for"):
+    with pytest.raises(ChunkWriteError, match=r"written: .*: Invalid argument .*durable=True asks for") as info:
         gzarr.create_array(gzarr.LocalStore(tmp_path / "x", durable=True), data=DATA)
+    # Not the place where it is made first.
+    assert repr(str(tmp_path / "x")) in str(info.value)
+    assert "temporary" not in str(info.value)
 
 
 def test_what_is_left_of_an_old_array_is_named_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar
 
 import numpy as np
 
-from ...errors import ChunkDecodeError, ChunkError, ChunkReadError, StoreError, ValueReplacedError, ValueSizeError
+from ...errors import (
+    ChunkDecodeError,
+    ChunkError,
+    ChunkReadError,
+    StoreError,
+    ValueReplacedError,
+    ValueSizeError,
+    with_errno,
+)
 from ...reasons import reason_of
 from ...stores.base import ByteRange, PresenceStore, SizedStore, VersionedStore, WritableFiles, versions_of
 from .. import pool
@@ -392,7 +400,7 @@ class ReadRequest:
         """Return the error for a chunk that the store failed to return."""
         if isinstance(cause, ValueSizeError):
             return self.failure(ChunkDecodeError, row, f"truncated, or too large: {reason_of(cause)}")
-        return self.failure(ChunkReadError, row, f"the store failed: {reason_of(cause)}")
+        return with_errno(self.failure(ChunkReadError, row, f"the store failed: {reason_of(cause)}"), cause)
 
     def refuse_large(self, rows: IntArray | None = None) -> None:
         """Refuse byte ranges from a shard's index that are larger than any encoder's output, before allocating memory.

@@ -24,8 +24,13 @@ def answers(store: RemoteValues, requests: Sequence[Request]) -> list[Answer]:
     limits = store.request_limits()
     if limits.streams is not None and len(requests) > 1:
         listed = _Listed(requests)
-        if limits.streams.answer_each(listed):
-            return listed.wait()
+        try:
+            if limits.streams.answer_each(listed):
+                return listed.wait()
+        except BaseException:
+            listed.give_up()
+            limits.streams.give_up()
+            raise
     step = max(1, min(limits.each, -(-len(requests) // limits.calls)))
     groups = [requests[i : i + step] for i in range(0, len(requests), step)]
     found = io_threads.call_all([partial(store.get_many, group) for group in groups])
@@ -47,7 +52,7 @@ class _Listed:
         # An entry for each answer; the last one ends the wait.
         self._left = [None] * len(requests)
         self._done: SimpleQueue[None] = SimpleQueue()
-        self._ended = False
+        self._ended = self._given_up = False
 
     def next_request(self) -> tuple[int, Request] | None:
         """Return the next request with its position."""
@@ -63,12 +68,16 @@ class _Listed:
             self._done.put(None)
 
     def has_ended(self) -> bool:
-        """Return whether all requests were taken."""
-        return self._ended
+        """Return whether there will be no more requests."""
+        return self._ended or self._given_up
 
     def is_given_up(self) -> bool:
-        """Return False: the caller waits."""
-        return False
+        """Return whether the caller was interrupted."""
+        return self._given_up
+
+    def give_up(self) -> None:
+        """Let nobody wait for answers any more."""
+        self._given_up = True
 
     def wait(self) -> list[Answer]:
         """Wait for the answers; return them in order."""

@@ -11,20 +11,20 @@ from __future__ import annotations
 
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import numpy as np
 from gzarr_kernels import status as codes
 
 from ...codecs.sharding import EMPTY, outside
 from ...distinct import distinct
-from ...errors import ChunkDecodeError, ChunkError, ChunkReadError, ValueSizeError
+from ...errors import ChunkDecodeError, ChunkError, ChunkReadError, ValueSizeError, with_errno
 from ...plan.keys import ChunkKeys, distinct_rows
 from ...plan.planner import some_chunks
-from ...reasons import reason_of
+from ...reasons import pass_on, reason_of
 from ...stores import io_threads
 from .. import monitor, pool
-from .shard import Shard, entries_of, index_failure, ranges_in
+from .shard import Shard, entries_of, index_failure, ranges_in, with_number
 from .sources import ABSENT, IN_SHARD, WHOLE, Sources
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from .access import Access
 
     IntArray = npt.NDArray[np.int64]
+    E = TypeVar("E", bound=ChunkError)
 
 #: Up to this many shards are looked up one by one, first in the cache; the indexes of more are read together.
 FEW_SHARDS: Final = 4
@@ -192,17 +193,17 @@ class Locator:
         offset, nbytes = np.zeros(n, np.int64), np.full(n, WHOLE, np.int64)
 
         def index_error(row: int, cause: Exception) -> ChunkError:
-            kind = ChunkDecodeError if isinstance(cause, ValueError) else ChunkReadError
             reason = f"the index of its shard cannot be read: {reason_of(cause)}"
-            return self._failure(kind, plan, row, keys, key_index, reason)
+            if isinstance(cause, ValueError):
+                return self._failure(ChunkDecodeError, plan, row, keys, key_index, reason)
+            return with_errno(self._failure(ChunkReadError, plan, row, keys, key_index, reason), cause)
 
         for depth, level in enumerate(levels):
             _, inner, counts = level.locate(chunks, levels[-1].inner_shape)
             entry = entries_of(level.order, counts, inner)
             if at_once and self._may_fetch_shards:
                 nbytes[self._wanted(keys.chunks, counts, shard_of)[shard_of]] = IN_SHARD
-            if depth == 0 and len(keys) > FEW_SHARDS and access.reads_indexes(self._shard(0, keys.chunks[0]), keys):
-                versions.update(access.versions(keys.all()))
+            if depth == 0 and len(keys) > FEW_SHARDS and self._can_locate_together(keys, versions):
                 # Shards of as many chunks differ in nothing else that matters.
                 per_shard = np.broadcast_to(counts, chunks.shape).prod(axis=1)
                 for count in distinct(per_shard).tolist():
@@ -288,11 +289,22 @@ class Locator:
         found: npt.NDArray[np.bool_] = (read >= LEAST_SHARE * inside) & (inside * self._chunk.nbytes <= MOST_BYTES)
         return found
 
-    def _failure(
-        self, kind: type[ChunkError], plan: Plan, row: int, keys: ChunkKeys, key_of: IntArray, reason: str
-    ) -> ChunkError:
+    def _failure(self, kind: type[E], plan: Plan, row: int, keys: ChunkKeys, key_of: IntArray, reason: str) -> E:
         chunk = tuple(plan.chunks[row].tolist())
         return kind(reason, node=self._node, chunk=chunk, key=keys[int(key_of[row])])
+
+    def _can_locate_together(self, keys: ChunkKeys, versions: dict[str, Hashable]) -> bool:
+        """Return whether the indexes of many shards can be read in batches; add the shards' versions then."""
+        access = self._access
+        if not access.reads_indexes(self._shard(0, keys.chunks[0]), keys):
+            return False
+        try:
+            versions.update(access.versions(keys.all()))
+        # Third-party stores may raise anything; reading one after the other reports the error, with its chunk.
+        except Exception as error:
+            pass_on(error)
+            return False
+        return True
 
     def _locate_together(
         self, shard: Shard, keys: ChunkKeys, shard_of: IntArray, entry: IntArray, plan: Plan, every: IntArray
@@ -315,7 +327,8 @@ class Locator:
             # Third-party stores may raise anything.
             except Exception as cause:
                 reason = f"the index of its shard cannot be read: {reason_of(cause)}"
-                raise self._failure(ChunkReadError, plan, int(every[rows[0]]), keys, key_of, reason) from cause
+                row = int(every[rows[0]])
+                raise with_errno(self._failure(ChunkReadError, plan, row, keys, key_of, reason), cause) from cause
             which = shard_of[rows] - begin
             found = entries[which, entry[rows]]
             size = file_nbytes[which].astype(np.uint64)
@@ -328,8 +341,9 @@ class Locator:
                 kind: type[ChunkError] = ChunkDecodeError
                 begins, length = found[i].tolist()
                 reason = f"its shard's index gives it {length} bytes from byte {begins} on; the shard has {size[i]}"
-                if code[i]:
-                    kind, reason = index_failure(*status[which[i]].tolist())
-                raise self._failure(kind, plan, int(every[rows[i]]), keys, key_of, reason)
+                failed, detail = status[which[i]].tolist()
+                if failed:
+                    kind, reason = index_failure(self._access.store, failed, detail)
+                raise with_number(self._failure(kind, plan, int(every[rows[i]]), keys, key_of, reason), failed, detail)
             offset[rows], nbytes[rows] = ranges_in(found)
         return offset, nbytes

@@ -7,7 +7,7 @@ import math
 import os
 from collections import OrderedDict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from gzarr_kernels import status as codes
@@ -30,14 +30,10 @@ if TYPE_CHECKING:
 
     IntArray = npt.NDArray[np.int64]
     Index = npt.NDArray[np.uint64]
+    E = TypeVar("E", bound=ChunkError)
 
 #: Most bytes of decoded shard indexes that an array keeps.
 CACHE_BYTES = 16 << 20
-
-DANGLING: Final = (
-    "the file is a symbolic link to one that does not exist; fetch its content (git annex get, datalad get), or remove "
-    "the link if the chunk is to be absent"
-)
 
 _cache_lock = ForkSafeLock()
 
@@ -258,12 +254,12 @@ class ShardIndexCache:
         return ShardIndexCache, (self._limit,)
 
 
-def index_failure(code: int, detail: int) -> tuple[type[ChunkError], str]:
-    """Return class and reason of the error for the status of a shard's index other than success."""
+def index_failure(store: object, code: int, detail: int) -> tuple[type[ChunkError], str]:
+    """Return class and reason of the error for the status of a shard's index in a store other than success."""
     if code == codes.IO_ERROR:
-        return ChunkReadError, f"the index of its shard cannot be read: {system_error(detail)}"
+        return ChunkReadError, f"the index of its shard cannot be read: {store!r}: {system_error(detail)}"
     if code == codes.DANGLING_LINK:
-        return ChunkReadError, DANGLING
+        return ChunkReadError, dangling(store)
     if code == codes.SHORT_READ:
         return ChunkDecodeError, f"its shard has {detail} bytes, fewer than its index should have: truncated"
     if code == codes.BAD_CHECKSUM:
@@ -271,6 +267,21 @@ def index_failure(code: int, detail: int) -> tuple[type[ChunkError], str]:
     return ChunkReadError, f"the index of its shard cannot be read (status {code})"
 
 
+def dangling(store: object) -> str:
+    """Return the reason of the error for a store's file that is a link to an absent one."""
+    return (
+        f"the file is a symbolic link to one that does not exist: {store!r}; fetch its content (git annex get, datalad "
+        "get), or remove the link if the chunk is to be absent"
+    )
+
+
 def system_error(code: int) -> str:
     """Return what the system says of an error."""
     return f"{os.strerror(code)} ({errno.errorcode.get(code, code)})"
+
+
+def with_number(error: E, code: int, detail: int) -> E:
+    """Return an error for a status, with the system's number if the status has one."""
+    if code == codes.IO_ERROR and isinstance(error, OSError):
+        error.errno = detail
+    return error

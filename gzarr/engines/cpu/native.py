@@ -157,8 +157,7 @@ class _Job:
                 request.monitor.absent = True
         if bad.any():
             row = int(np.argmax(bad))
-            kind, reason = failures.chunk_failure(request, row, int(codes[row]), int(self.status[row, 1]))
-            raise request.failure(kind, row, reason)
+            raise failures.chunk_failure(request, row, int(codes[row]), int(self.status[row, 1]))
 
 
 def _dense_rows(plan: Plan, chunk: ChunkElements, strides: Sequence[int] | IntArray) -> int:

@@ -7,7 +7,6 @@ in batches.
 
 from __future__ import annotations
 
-import errno
 import os
 from itertools import count
 from typing import TYPE_CHECKING
@@ -21,7 +20,7 @@ from ...errors import ChunkWriteError, ReadOnlyError, with_errno
 from ...plan.keys import ChunkKeys, distinct_rows
 from ...stores.atomic_files import CANNOT_FLUSH, NEEDS_FLUSH
 from .. import failures, kernels, pool
-from ..access.shard import NewShard
+from ..access.shard import NewShard, system_error, with_number
 from . import effort, old_content
 from .write_job import Job, encode_in_memory
 
@@ -251,7 +250,7 @@ def _status_failure(
     """Return the error for a status and detail of the compiled loop."""
     labels = " + ".join(codec.label for codec in request.codecs)
     if code == s.IO_ERROR:
-        reason = f"the file cannot be written: {os.strerror(detail)} ({errno.errorcode.get(detail, detail)})"
+        reason = f"the file cannot be written: {request.store!r}: {system_error(detail)}"
         if durable and detail in CANNOT_FLUSH:
             reason += f": {NEEDS_FLUSH}"
     elif code == s.NO_MEMORY:
@@ -263,7 +262,4 @@ def _status_failure(
         )
     else:
         reason = f"{labels} cannot encode it (encoder's code {detail})"
-    error = request.failure(ChunkWriteError, row, reason)
-    if code == s.IO_ERROR:
-        error.errno = detail
-    return error
+    return with_number(request.failure(ChunkWriteError, row, reason), code, detail)

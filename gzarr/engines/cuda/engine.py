@@ -464,8 +464,7 @@ class _Read:
         from gzarr_kernels import status as s
 
         row = int(staged.rows[absent].min())
-        kind, reason = failures.chunk_failure(self._request, row, s.ABSENT, 0)
-        raise self._request.failure(kind, row, reason)
+        raise failures.chunk_failure(self._request, row, s.ABSENT, 0)
 
 
 def _without_foreign(staged: Staged, frames: Frames, program: DeviceProgram, decoder: Decompressor | None) -> Frames:

@@ -185,11 +185,11 @@ def test_a_shard_that_is_replaced_meanwhile(tmp_path: Path, monkeypatch: pytest.
     array[...] = expected = np.arange(64, dtype="i4")
     open_shard = old_content._open_shard
 
-    def replaced(path: str, shard: Shard, fds: list[int]) -> Any:
-        found = open_shard(path, shard, fds)
+    def replaced(root: str, key: str, shard: Shard, fds: list[int]) -> Any:
+        found = open_shard(root, key, shard, fds)
         other = tmp_path / "other"
         other.write_bytes(b"\0" * 5000)
-        other.rename(path)
+        other.rename(f"{root}/{key}")
         return found
 
     monkeypatch.setattr(old_content, "_open_shard", replaced)
