@@ -6,7 +6,7 @@ from typing import Any
 
 from .documents.json import quote
 from .errors import ArgumentError
-from .integers import is_integer
+from .integers import as_integer
 
 
 def positive(name: str, value: Any) -> int:
@@ -15,8 +15,9 @@ def positive(name: str, value: Any) -> int:
     Raises
     ------
     ArgumentError
-        If it is something else. Truth values are, too.
+        If it is something else, also for truth values.
     """
-    if isinstance(value, bool) or not is_integer(value) or value < 1:
+    number = as_integer(value)
+    if number is None or number < 1:
         raise ArgumentError(f"{name} must be a positive integer, not {quote(value)}")
-    return int(value)
+    return number

@@ -5,9 +5,9 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, SupportsIndex, cast
 
+from ..choices import choice
 from ..dtypes.properties import is_in_cupy
 from ..engines.cuda.devices import available
-from ..errors import ArgumentError
 from ..flags import check_flags, flag
 from ..plan.selection import parse_orthogonal, parse_points
 from ..stores.same_values import have_same_values
@@ -78,8 +78,7 @@ class Array(WritableArray):
         mode: Literal["r", "r+"] = "r",
         write_empty_chunks: bool = False,
     ) -> None:
-        if mode not in ("r", "r+"):
-            raise ArgumentError(f"mode must be 'r' or 'r+', not {mode!r}")
+        mode = choice("mode", mode, ("r", "r+"))
         self._metadata = metadata
         self._store = store
         self._path = path

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from ..documents.json import quote
 from ..engines.cuda import devices
 from ..errors import ArgumentError
 
@@ -38,4 +39,4 @@ def resolve_device(device: str) -> str:
         if _CUDA.fullmatch(device):
             current = devices.current()
             return current if device == "cuda" else devices.get_device(device).name
-    raise ArgumentError(f'device must be "auto", "cpu", "cuda" or "cuda:N", not {device!r}')
+    raise ArgumentError(f'device must be "auto", "cpu", "cuda" or "cuda:N", not {quote(device)}')

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..choices import choice
 from ..documents.json import quote
 from ..dtypes.v3 import is_only_numpys, parse_v3
 from ..engines.cuda.router import Decode
@@ -92,9 +93,8 @@ def as_dtype(dtype: Any) -> np.dtype[Any]:
 
 def check_missing(missing: Missing) -> Missing:
     """Return ``missing``; raise ArgumentError if it is invalid."""
-    if missing not in ("fill", "error"):
-        raise ArgumentError(f"missing must be 'fill' or 'error', not {missing!r}")
-    return missing
+    found: Missing = choice("missing", missing, ("fill", "error"))
+    return found
 
 
 def check_budget(budget_bytes: int | None) -> int | None:
@@ -104,13 +104,11 @@ def check_budget(budget_bytes: int | None) -> int | None:
 
 def check_verify(verify: Verify) -> Verify:
     """Return ``verify``; raise ArgumentError if it is invalid."""
-    if verify not in ("none", "cpu"):
-        raise ArgumentError(f"verify must be 'none' or 'cpu', not {verify!r}")
-    return verify
+    found: Verify = choice("verify", verify, ("none", "cpu"))
+    return found
 
 
 def check_decode(decode: Decode) -> Decode:
     """Return ``decode``; raise ArgumentError if it is invalid."""
-    if decode not in ("auto", "cpu", "cuda"):
-        raise ArgumentError(f"decode must be 'auto', 'cpu' or 'cuda', not {decode!r}")
-    return decode
+    found: Decode = choice("decode", decode, ("auto", "cpu", "cuda"))
+    return found

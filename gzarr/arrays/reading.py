@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from ..documents.json import quote
 from ..dtypes.properties import is_in_cupy
 from ..engines.cuda.devices import get_device, warn_of_loss
 from ..engines.stack import Stack
@@ -308,7 +309,7 @@ class ReadableArray(ArrayProperties):
         for i, array in enumerate(out):
             if not memory.is_array(array) or not array.ndim:
                 which = f"out[{i}]" if len(out) > 1 else "out="
-                raise OutputError(f"{which} must be {memory.kind}, of shape (n, *{windows.shape}), not {array!r:.80}")
+                raise OutputError(f"{which} must be {memory.kind}, of shape (n, *{windows.shape}), not {quote(array)}")
             results.append(self._output((len(array), *windows.shape), self.dtype, array, memory))
         return results
 
@@ -420,11 +421,11 @@ class ReadableArray(ArrayProperties):
         else:
             return selection, None
         if len(names) > 1:
-            raise SelectionError(f"{selection!r}: one field at a time, of an array of shape {self.shape}")
+            raise SelectionError(f"{quote(selection)}: one field at a time, of an array of shape {self.shape}")
         if self.dtype.names is None or names[0] not in self.dtype.names:
             have = f"its fields are {', '.join(self.dtype.names)}" if self.dtype.names else "it has no fields"
             raise SelectionError(
-                f"{selection!r}: no field {names[0]!r} in an array of shape {self.shape}, {self.dtype}; {have}"
+                f"{quote(selection)}: no field {names[0]!r} in an array of shape {self.shape}, {self.dtype}; {have}"
             )
         return rest, names[0]
 
@@ -432,7 +433,9 @@ class ReadableArray(ArrayProperties):
         self, missing: Missing | None, stream: Any, budget_bytes: int | None, decode: Decode, verify: Verify | None
     ) -> ReadOptions:
         """Return the checked options of one read; None stands for the array's own setting."""
-        if self._device == "cpu" and decode == "auto" and missing is None and budget_bytes is None and verify is None:
+        usual = missing is None and budget_bytes is None and verify is None
+        # Of the type first: an array compares with each of its elements.
+        if usual and self._device == "cpu" and type(decode) is str and decode == "auto":
             return _DEFAULTS[self._missing]
         check_decode(decode)
         meaning = self._missing if missing is None else check_missing(missing)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 from ..engines.cuda.devices import get_device
 from ..errors import ArgumentError, ReadOnlyError, SelectionError
 from ..flags import check_flags
+from ..items import UNLISTED
 from ..nodes.change import hold_documents
 from ..plan.selection import parse_basic, parse_many, parse_orthogonal
 from .elements import all_elements, as_data, filled
@@ -144,11 +145,13 @@ class WritableArray(ExportedArray):
         self._check_writable()
         parsed = parse_many(selections, self.shape, "write_many")
         try:
-            number = len(values)
+            number = None if isinstance(values, UNLISTED) else len(values)
         except TypeError:
+            number = None
+        if number is None:
             raise ArgumentError(
                 f"{self.name}: values must be a sequence with one value for each selection, not {type(values).__name__}"
-            ) from None
+            )
         if number != len(parsed):
             raise ArgumentError(f"{self.name}: {len(parsed)} selections, but {number} values")
         if parsed:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from ..documents.json import quote
 from ..errors import SelectionError
 from ..plan.selection import is_truth_value, parse_points
 
@@ -65,7 +66,7 @@ def check_fields(fields: Fields, dtype: np.dtype[Any]) -> str | tuple[str, ...] 
         return None
     names = (fields,) if isinstance(fields, str) else tuple(fields) if isinstance(fields, list | tuple) else None
     if names is None or not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
-        raise SelectionError(f"fields must be the name of a field or a list of different ones, not {fields!r}")
+        raise SelectionError(f"fields must be the name of a field or a list of different ones, not {quote(fields)}")
     for name in names:
         if dtype.names is None or name not in dtype.names:
             have = f"its fields are {', '.join(dtype.names)}" if dtype.names else "it has no fields"

@@ -9,6 +9,7 @@ import numpy as np
 
 from ..arrays.elements import as_elements
 from ..arrays.objects import TEXTS, ObjectType, object_codec
+from ..choices import choice
 from ..codecs.choice import AUTO, choose, gives_level
 from ..codecs.sharding import ShardingIndexed
 from ..codecs.transpose import TransposeCodec
@@ -20,18 +21,19 @@ from ..dtypes.v2 import parse_v2
 from ..dtypes.v3 import is_only_numpys, parse_v3
 from ..dtypes.variable_length import is_variable_bytes, registered_name
 from ..errors import ArgumentError, MetadataError, UnsupportedError
+from ..integers import as_integer
 from ..metadata.chunk_grid import ChunkGrid
 from ..metadata.formats import FORMATS
 from ..metadata.model import ArrayMetadata, ChunkKeyEncoding, ZarrFormat, data_type_json
 from ..metadata.parts import DIMENSIONS_ATTRIBUTE, dimension_names_of, parse_chunk_shapes
 from ..metadata.to_documents import array_documents, check_shape, plain, plain_value
-from ..nodes.reader import NodeReader
+from ..nodes.reader import NodeReader, suggest
 from ..stores.memory import MemoryStore
 from . import auto_chunks
 from .keywords import ArrayArguments, NewArrayArguments
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Iterable, Mapping
     from typing import Unpack
 
     from ..metadata.format import Format
@@ -40,6 +42,8 @@ if TYPE_CHECKING:
 #: Assumed bytes of a variable-length item, where sizes are chosen: no less, since it takes more in memory.
 _TEXT_NBYTES: Final = 16
 _TEXT_CODECS: Final = tuple(TEXTS)
+#: How deep the lengths of chunks along a dimension are nested: in a list, with runs as lists in it.
+_RUNS: Final = 2
 #: A ``fill_value`` that is ``null`` in the document, where the format allows that: nothing is said of absent chunks.
 UNDEFINED: Final = object()
 
@@ -60,13 +64,28 @@ _DEFAULTS: Final[ArrayArguments] = {
 }
 
 
-def check_names(arguments: Mapping[str, Any]) -> None:
-    """Raise if a name is not an argument of :func:`gzarr.create_array`, for functions that pass theirs on."""
+def check_names(
+    arguments: Iterable[str], known: Collection[str] = ArrayArguments.__optional_keys__, others: Iterable[str] = ()
+) -> None:
+    """Raise if a name is not an argument of :func:`gzarr.create_array`, for functions that pass theirs on.
+
+    Parameters
+    ----------
+    arguments
+        The names.
+    known
+        Those that are passed on.
+    others
+        Those that a function has besides them, which may have been meant.
+    """
     for name in arguments:
-        if name not in ArrayArguments.__optional_keys__:
-            known = ", ".join(sorted(NewArrayArguments.__optional_keys__))
+        if name not in known:
+            new = sorted(NewArrayArguments.__optional_keys__)
             of_group = "an array in a group has the format of the group, and " if name == "zarr_format" else ""
-            raise ArgumentError(f"there is no argument {name!r}; {of_group}the arguments for a new array are {known}")
+            raise ArgumentError(
+                f"there is no argument {name!r}; {of_group}the arguments for a new array are {', '.join(new)}"
+                f"{suggest(name, dict.fromkeys([*new, *others]))}"
+            )
 
 
 def new_metadata(
@@ -118,10 +137,10 @@ def new_metadata(
         **coding,
         big=format.features.byte_order_codec and stored.byteorder == ">",
         blosc_only=not format.features.zstd,
+        ids=format.features.numcodecs_ids,
     )
-    if given["order"] not in ("C", "F"):
-        raise ArgumentError(f"order must be 'C' or 'F', not {given['order']!r}")
-    if given["order"] == "F" and len(size) > 1 and not any(isinstance(codec, TransposeCodec) for codec in chain):
+    order = choice("order", given["order"], ("C", "F"))
+    if order == "F" and len(size) > 1 and not any(isinstance(codec, TransposeCodec) for codec in chain):
         chain = (TransposeCodec(tuple(reversed(range(len(size))))), *chain)
     itemsize = _TEXT_NBYTES if text else element.itemsize
     if element.hasobject:
@@ -317,21 +336,18 @@ def _rectilinear(lengths: Any, shape: tuple[int, ...], itemsize: int, what: str)
     """Return a rectilinear grid, from the caller's lengths."""
     if len(lengths) != len(shape):
         raise ArgumentError(f"{what} {quote(lengths)} have {len(lengths)} dimensions, but the array has {len(shape)}")
-    listed = [
-        size if auto_chunks.as_integer(item) == -1 else _lengths(item)
-        for item, size in zip(lengths, shape, strict=True)
-    ]
+    listed = [size if as_integer(item) == -1 else _lengths(item) for item, size in zip(lengths, shape, strict=True)]
     try:
         return parse_chunk_shapes(listed, shape, np.dtype(f"V{itemsize}"), what)
     except MetadataError as error:
         raise ArgumentError(str(error)) from None
 
 
-def _lengths(value: Any) -> Any:
-    """Return lengths, also nested ones, as Python integers; other values are left for the parser to refuse."""
-    if isinstance(value, list | tuple):
-        return [_lengths(item) for item in value]
-    number = auto_chunks.as_integer(value)
+def _lengths(value: Any, depth: int = 0) -> Any:
+    """Return lengths, also in lists of them and in runs, as Python integers; the parser refuses anything else."""
+    if isinstance(value, list | tuple) and depth < _RUNS:
+        return [_lengths(item, depth + 1) for item in value]
+    number = as_integer(value)
     return value if number is None else number
 
 
@@ -348,18 +364,26 @@ def _encoding(value: Any, format: Format, layout: Layout | None) -> ChunkKeyEnco
         value = value.to_dict()
     if not isinstance(value, dict):
         raise ArgumentError(f"chunk_key_encoding must be a name, a separator or an object, not {quote(value)}")
-    configuration = value.get("configuration") or {}
+    configuration = value.get("configuration")
+    configuration = {} if configuration is None else configuration
     if not isinstance(configuration, dict):
         raise ArgumentError(f"chunk_key_encoding: configuration must be an object, not {quote(configuration)}")
+    _check_members(value, ("name", "separator", "configuration"), "chunk_key_encoding")
     given = {**value, **configuration}
     asked = given.get("name", usual.name)
-    encoding = next((one for one in (usual, *others) if one.name == asked), None)
+    encoding = next((one for one in (usual, *others) if isinstance(asked, str) and one.name == asked), None)
     if encoding is None:
         raise ArgumentError(f"chunk_key_encoding: zarr_format={format.zarr_format!r} has no encoding {quote(asked)}")
-    said = given.get("separator", encoding.separator)
-    if said not in ("/", "."):
-        raise ArgumentError(f"chunk_key_encoding: the separator must be '/' or '.', not {quote(said)}")
+    _check_members(configuration, ("separator",), "chunk_key_encoding: configuration")
+    said = choice("chunk_key_encoding: the separator", given.get("separator", encoding.separator), ("/", "."))
     return ChunkKeyEncoding(encoding.name, said)
+
+
+def _check_members(given: Mapping[Any, Any], known: tuple[str, ...], where: str) -> None:
+    for name in given:
+        if name not in known:
+            close = suggest(name, dict.fromkeys(known)) if isinstance(name, str) else ""
+            raise ArgumentError(f"{where} has no member {quote(name)}, only {', '.join(map(repr, known))}{close}")
 
 
 def _dimension_names(value: Any, ndim: int) -> tuple[str | None, ...] | None:
@@ -367,10 +391,13 @@ def _dimension_names(value: Any, ndim: int) -> tuple[str | None, ...] | None:
         return None
     if isinstance(value, np.ndarray):
         value = value.tolist()
-    names = (value,) if isinstance(value, str) or not hasattr(value, "__iter__") else tuple(value)
+    # Arrays without dimensions have no items, and sets no order.
+    unlisted = isinstance(value, str | bytes | set | frozenset) or getattr(value, "ndim", 1) == 0
+    names = (value,) if unlisted or not hasattr(value, "__iter__") else tuple(value)
     if len(names) != ndim or not all(name is None or isinstance(name, str) for name in names):
         raise ArgumentError(f"dimension_names must be {ndim} strings or Nones, one per dimension, not {quote(value)}")
-    return names
+    # Members of an enumeration of texts would print as their own names.
+    return tuple(None if name is None else str.__str__(name) for name in names)
 
 
 def _is_auto(value: Any) -> bool:

@@ -8,9 +8,8 @@ of them in parallel fast. So chunks have a few hundred KiB, and shards put many 
 from __future__ import annotations
 
 import math
-import operator
 import random
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -18,6 +17,8 @@ import numpy as np
 from ..arrays.element_size import objects_nbytes
 from ..documents.json import quote
 from ..errors import ArgumentError
+from ..integers import as_integer
+from ..items import UNLISTED
 
 #: Limit of a decoded chunk in bytes. Halving a larger chunk leaves more than half of the limit.
 MAX_CHUNK_NBYTES: Final = 1 << 20
@@ -25,6 +26,8 @@ MAX_CHUNK_NBYTES: Final = 1 << 20
 _FILLED_NBYTES: Final = 1 << 19
 #: Decoded bytes at which a shard stops growing. Shards grow by doubling, so the largest have less than twice as many.
 SHARD_NBYTES: Final = 64 << 20
+#: Longest chunk, of any length of an array. Python does not even print integers of thousands of digits.
+_MAX_LENGTH: Final = 2**63 - 1
 #: Kinds of arrays whose elements may become variable-length ones.
 _OBJECTS: Final = "OSUT"
 #: Most elements by which the mean size of objects is judged.
@@ -33,8 +36,6 @@ _SAMPLE: Final = 1000
 _ENOUGH_NBYTES: Final = 16 << 20
 #: Bytes of the length of a string, in a chunk.
 _LENGTH_NBYTES: Final = 4
-#: What can be iterated over, but lists no lengths by dimension.
-_NO_LENGTHS: Final = (str, bytes, bytearray, Mapping, Set)
 
 
 def auto_chunks(shape: Sequence[int], itemsize: int) -> tuple[int, ...]:
@@ -141,7 +142,7 @@ def full_shape(given: Any, shape: tuple[int, ...], what: str) -> tuple[int, ...]
     if number is not None:
         given = (number,) * len(shape)
     # An array of several elements of another library has "__index__", too, but is none.
-    elif isinstance(given, _NO_LENGTHS) or hasattr(given, "__index__") or not hasattr(given, "__iter__"):
+    elif isinstance(given, UNLISTED) or hasattr(given, "__index__") or not hasattr(given, "__iter__"):
         raise ArgumentError(f"{what} must be 'auto', an integer, or a tuple of integers, not {quote(given)}")
     lengths = tuple(given)
     if len(lengths) != len(shape):
@@ -153,6 +154,8 @@ def full_shape(given: Any, shape: tuple[int, ...], what: str) -> tuple[int, ...]
             raise ArgumentError(
                 f"{what} {quote(lengths)}: lengths must be positive integers, or -1 for the whole dimension"
             )
+        if number > _MAX_LENGTH:
+            raise ArgumentError(f"{what} {quote(lengths)}: lengths are at most 2**63 - 1")
         result.append(max(size, 1) if number == -1 else number)
     return tuple(result)
 
@@ -163,12 +166,4 @@ def is_rectilinear(chunks: Any) -> bool:
 
 
 def _is_list(value: Any) -> bool:
-    return isinstance(value, Sequence) and not isinstance(value, _NO_LENGTHS)
-
-
-def as_integer(value: Any) -> int | None:
-    """Return an integer, also NumPy's, as one of Python; None for anything else."""
-    try:
-        return None if isinstance(value, bool) else operator.index(value)
-    except TypeError:
-        return None
+    return isinstance(value, Sequence) and not isinstance(value, UNLISTED)

@@ -8,6 +8,7 @@ from ..arrays.device_choice import resolve_device
 from ..arrays.read_options import check_verify
 from ..codecs.choice import AUTO
 from ..errors import ArgumentError
+from ..flags import flag
 from ..metadata.formats import check_zarr_format
 from ..nodes.change import writable
 from ..nodes.reader import NodeReader
@@ -142,6 +143,7 @@ def create_array(  # noqa: PLR0913
     """
     where = _where(path, name)
     resolve_device(device)
+    overwrite = flag("overwrite", overwrite)
     opened, base = as_store(store, "w" if overwrite else "a", storage_options)
     where = join_path(base, where)
     target = writable(opened, f"'/{where}'")
@@ -214,6 +216,7 @@ def create_group(  # noqa: PLR0913
     resolve_device(device)
     check_verify(verify)
     check_zarr_format(zarr_format, new=True)
+    overwrite = flag("overwrite", overwrite)
     opened, base = as_store(store, "w" if overwrite else "a", storage_options)
     where = join_path(base, where)
     target = writable(opened, f"'/{where}'")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import ItemsView, Iterator, Mapping, ValuesView
 from dataclasses import replace
 from functools import partial
@@ -11,8 +10,10 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from ..arrays.array import Array
 from ..arrays.device_choice import resolve_device
 from ..display import Info, MemberCounts, Tree
+from ..documents.json import quote
 from ..errors import ArgumentError, MetadataError, NodeNotFoundError, NodeTypeError, ReadOnlyError
 from ..flags import check_flags
+from ..integers import as_integer
 from ..metadata.formats import FORMATS
 from ..metadata.model import ArrayMetadata, GroupMetadata
 from ..nodes.change import delete_node, writable
@@ -21,7 +22,9 @@ from ..nodes.reader import NodeReader, suggest
 from ..stores.base import is_listable
 from ..stores.keys import join_path, normalize_path
 from ..stores.same_values import have_same_values
+from .array_spec import check_names
 from .group_properties import GroupProperties
+from .keywords import MemberArguments
 from .new_nodes import NewArray, check_required, new_group
 
 if TYPE_CHECKING:
@@ -32,7 +35,7 @@ if TYPE_CHECKING:
     from ..metadata.model import ZarrFormat
     from ..nodes.entries import Entry
     from ..stores.base import Store
-    from .keywords import LayoutArguments, MemberArguments
+    from .keywords import LayoutArguments
 
 Node: TypeAlias = "Array | Group"
 
@@ -231,12 +234,9 @@ class Group(GroupProperties, Mapping[str, "Array | Group"]):
 
     def _walk(self, max_depth: int | None) -> Iterator[tuple[str, Entry]]:
         """Yield the same nodes as :meth:`walk`, as entries."""
-        try:
-            fits = max_depth is None or operator.index(max_depth) >= 0
-        except TypeError:
-            fits = False
-        if not fits:
-            raise ArgumentError(f"max_depth must be None or an integer of at least 0, not {max_depth!r}")
+        deepest = as_integer(max_depth)
+        if max_depth is not None and (deepest is None or deepest < 0):
+            raise ArgumentError(f"max_depth must be None or an integer of at least 0, not {quote(max_depth)}")
         levels = [("", iter(self._entries().items()))]
         while levels:
             base, left = levels[-1]
@@ -247,7 +247,7 @@ class Group(GroupProperties, Mapping[str, "Array | Group"]):
             name, entry = following
             path = join_path(base, name)
             yield path, entry
-            if isinstance(entry.metadata, GroupMetadata) and (max_depth is None or len(levels) <= max_depth):
+            if isinstance(entry.metadata, GroupMetadata) and (deepest is None or len(levels) <= deepest):
                 below = self._node(path, entry)
                 assert isinstance(below, Group)
                 levels.append((path, iter(below._entries().items())))
@@ -326,7 +326,7 @@ class Group(GroupProperties, Mapping[str, "Array | Group"]):
 
     def _path_of_member(self, name: str) -> str:
         if name not in self:
-            raise NodeNotFoundError(f"no array or group {name!r} in the group {self.name!r} of {self.store!r}")
+            raise NodeNotFoundError(f"no array or group {quote(name)} in the group {self.name!r} of {self.store!r}")
         return self._path_to_change(name)
 
     def create_array(
@@ -434,6 +434,8 @@ class Group(GroupProperties, Mapping[str, "Array | Group"]):
         """
         self._writable()
         check_flags(exact=exact)
+        # Of those for a new array, only the names matter where there is one.
+        check_names(arguments, MemberArguments.__optional_keys__)
         if name not in self:
             try:
                 with _advising(name):
@@ -554,7 +556,7 @@ class Group(GroupProperties, Mapping[str, "Array | Group"]):
 
 
 def _advising(name: str) -> AbstractContextManager[None]:
-    return advising(f"call create_array({name!r}, ..., overwrite=True) of the group")
+    return advising(f"call create_array({quote(name)}, ..., overwrite=True) of the group")
 
 
 def _is_explicit(node: Node | None) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -78,7 +79,11 @@ class NewArray:
         verify: Verify = "none",
     ) -> None:
         check_zarr_format(zarr_format, new=True)
-        describing: dict[str, Any] = dict(arguments)
+        # What can be iterated over once is looked at several times.
+        describing: dict[str, Any] = {
+            name: list(value) if name != "data" and isinstance(value, Iterator) else value
+            for name, value in arguments.items()
+        }
         shape, data = describing.pop("shape", None), describing.pop("data", None)
         fill_masked = flag("fill_masked", describing.pop("fill_masked", False))
         write_empty_chunks = flag("write_empty_chunks", describing.pop("write_empty_chunks", False))

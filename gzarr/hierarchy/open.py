@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 from ..arrays.array import Array
 from ..arrays.device_choice import resolve_device
 from ..arrays.read_options import check_missing, check_verify
+from ..choices import choice
 from ..errors import ArgumentError, MetadataError, NodeNotFoundError, NodeTypeError, ReadOnlyError, StoreError
 from ..flags import check_flags, flag, optional_flag
 from ..metadata.formats import DEFAULT_FORMAT, FORMATS, check_zarr_format, looked_for
@@ -18,22 +19,18 @@ from ..nodes.reader import NodeReader, suggest
 from ..stores.base import flushing, is_listable
 from ..stores.keys import join_path, normalize_path
 from ..stores.resolve import as_store
+from .array_spec import check_names
 from .group import Group, make_node
+from .keywords import NewArrayArguments, OpenGroupArguments, RequireArrayArguments, RequireGroupArguments
 from .new_nodes import NewArray, check_required, new_group
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from typing import Unpack
 
     from ..engines.access.access import Missing, Verify
     from ..nodes.entries import Entry
     from ..stores.resolve import StoreLike
-    from .keywords import (
-        NewArrayArguments,
-        OpenGroupArguments,
-        RequireArrayArguments,
-        RequireGroupArguments,
-    )
 
 __all__ = [
     "Array",
@@ -145,14 +142,14 @@ def open(  # noqa: PLR0913
         use_consolidated=use_consolidated,
         allow_fallback=allow_fallback,
     )
-    if mode in ("r", "r+"):
-        _check_creation(creation, mode)
-    elif "shape" in creation or "data" in creation:
+    _check_creation(creation, mode)
+    if "shape" in creation or "data" in creation:
         return _array(request, creation)
-    else:
-        _check_creation(creation, mode, group=True)
-        if mode != "a":
-            return _group(request, creation.get("attributes"))
+    for name in creation:
+        if name != "attributes":
+            raise ArgumentError(f"{name}= is for an array, which also needs shape= or data=")
+    if mode not in ("r", "r+", "a"):
+        return _group(request, creation.get("attributes"))
     entry = request.reader.node(request.path, zarr_format)
     if entry is None:
         if mode == "a":
@@ -206,8 +203,7 @@ def open_array(  # noqa: PLR0913
         allow_pickle=allow_pickle,
         allow_fallback=allow_fallback,
     )
-    if mode in ("r", "r+"):
-        _check_creation(creation, mode)
+    _check_creation(creation, mode)
     return _array(request, creation)
 
 
@@ -259,7 +255,7 @@ def open_group(  # noqa: PLR0913
         use_consolidated=use_consolidated,
         allow_fallback=allow_fallback,
     )
-    if attributes is not None and mode in ("r", "r+"):
+    if attributes is not None:
         _check_creation({"attributes": attributes}, mode)
     return _group(request, attributes)
 
@@ -283,6 +279,7 @@ def require_group(store: StoreLike, *, path: str = "", **arguments: Unpack[Requi
     NodeTypeError
         If there is an array at ``path``.
     """
+    _check_keywords("require_group", arguments, RequireGroupArguments.__optional_keys__)
     return open_group(store, path=path, mode="a", **arguments)
 
 
@@ -320,6 +317,7 @@ def require_array(
         If there is a group at ``path``, or an array of another shape or dtype.
     """
     check_flags(exact=exact)
+    check_names(arguments, RequireArrayArguments.__optional_keys__, ("shape", "dtype", "exact", "path"))
     array = open_array(store, path=path, mode="a", shape=shape, dtype=dtype, **arguments)
     return check_required(array, shape, dtype, exact=exact)
 
@@ -356,6 +354,7 @@ def group(
         As for :func:`open_group`.
     """
     check_flags(overwrite=overwrite)
+    _check_keywords("group", arguments, RequireGroupArguments.__optional_keys__)
     return open_group({} if store is None else store, path=path, mode="w" if overwrite else "a", **arguments)
 
 
@@ -384,6 +383,7 @@ def open_consolidated(
     """
     if use_consolidated is not True:
         raise ArgumentError("open_consolidated opens groups with consolidated metadata; open others with open_group")
+    _check_keywords("open_consolidated", arguments, OpenGroupArguments.__optional_keys__)
     return open_group(store, use_consolidated=True, **arguments)
 
 
@@ -398,8 +398,7 @@ class _Use:
     verify: Verify
 
     def __post_init__(self) -> None:
-        if self.mode not in ("r", "r+", "a", "w", "w-"):
-            raise ArgumentError(f'mode must be "r", "r+", "a", "w" or "w-", not {self.mode!r}')
+        choice("mode", self.mode, ("r", "r+", "a", "w", "w-"))
         resolve_device(self.device)
         check_zarr_format(self.zarr_format, optional=True, new=self.mode not in ("r", "r+"))
         check_missing(self.missing)
@@ -532,13 +531,20 @@ def _present_group(request: _OpenRequest) -> Group | None:
     return group
 
 
-def _check_creation(creation: Mapping[str, Any], mode: Mode, *, group: bool = False) -> None:
-    """Refuse arguments that do not apply."""
+def _check_creation(creation: Mapping[str, Any], mode: Mode) -> None:
+    """Refuse names of arguments that there are not, also where a node exists, and those that the mode does not take."""
+    check_names(creation, NewArrayArguments.__optional_keys__, OpenGroupArguments.__optional_keys__)
     for name in creation:
-        if not group:
+        if mode in ("r", "r+"):
             raise ArgumentError(f"{name}= is for a new node; mode={mode!r} opens an existing one")
-        if name != "attributes":
-            raise ArgumentError(f"{name}= is for an array, which also needs shape= or data=")
+
+
+def _check_keywords(function: str, given: Iterable[str], known: Iterable[str]) -> None:
+    """Raise as Python does, by the name of the function that was called, if it does not have an argument."""
+    for name in given:
+        if name not in known:
+            close = suggest(name, dict.fromkeys(known))
+            raise TypeError(f"{function}() got an unexpected keyword argument {name!r}{close}")
 
 
 def _prepare(

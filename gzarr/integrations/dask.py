@@ -13,6 +13,7 @@ import contextlib
 import itertools
 import uuid
 import warnings
+from collections.abc import Mapping, Set
 from typing import TYPE_CHECKING, Any, Final
 
 import dask
@@ -26,8 +27,9 @@ from dask.utils import parse_bytes
 import gzarr
 
 from ..documents.json import quote
-from ..flags import check_flags
+from ..flags import check_flags, flag
 from ..installing import COMMANDS
+from ..integers import as_integer
 from ..nodes.change import writable
 from ..stores.aliases import check_not_overwritten
 from . import dask_blocks
@@ -35,7 +37,7 @@ from .dask_blocks import auto_blocks, check_number, chunks_in, first_shared, spl
 from .dask_tasks import TaskSource, TaskTarget, check_shared, write_block
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from .dask_blocks import Blocks
 
@@ -94,6 +96,8 @@ def to_dask(
         return {path: to_dask(node, chunks, name=name) for path, node in _arrays_below(a)}
     if not isinstance(a, (gzarr.Array, gzarr.ArrayView)):
         raise gzarr.ArgumentError(f"to_dask takes an array, a view or a group of gzarr, not {type(a).__name__}")
+    if not (name is None or isinstance(name, str | bool)):
+        raise gzarr.ArgumentError(f"name must be a string, a truth value or None, not {quote(name)}")
     blocks = _blocks(a, chunks)
     if name is None or name is True:
         name = f"gzarr-{dask.base.tokenize(a, blocks)}"
@@ -126,6 +130,9 @@ def _blocks(array: gzarr.Array | gzarr.ArrayView, chunks: Any) -> Blocks:
     if isinstance(chunks, str) and chunks == "auto":
         return auto_blocks(array, parse_bytes(dask.config.get("array.chunk-size", "128MiB")))
     given = chunks
+    # As one for each dimension, they would be what they are made of.
+    if isinstance(chunks, bytes | bytearray | Set):
+        raise gzarr.ArgumentError(f"chunks must be lengths, sizes, or a dict of them, not {quote(chunks)}")
     # Only these need the stored lengths, of which there may be too many.
     sizes = chunks if isinstance(chunks, (list, tuple)) else [chunks]
     stored = stored_blocks(array) if any(isinstance(size, (str, dict)) for size in sizes) else None
@@ -320,13 +327,20 @@ def _offset(x: Any, a: gzarr.Array, region: Any) -> tuple[int, ...]:
     shape = a.shape
     offset = (0,) * a.ndim
     if region is not None:
-        if len(region) != a.ndim or any(not isinstance(s, slice) or s.step not in (None, 1) for s in region):
-            raise gzarr.ArgumentError(f"region must be a tuple of {a.ndim} slices with step 1, not {region!r}")
-        bounds = [s.indices(n) for s, n in zip(region, a.shape, strict=True)]
+        slices = tuple(region) if isinstance(region, list | tuple) else (region,)
+        try:
+            if not all(isinstance(s, slice) and (s.step is None or as_integer(s.step) == 1) for s in slices):
+                raise TypeError
+            bounds = [s.indices(n) for s, n in zip(slices, a.shape, strict=True)]
+        # Not slices, of something else than integers, or not as many.
+        except (TypeError, ValueError):
+            raise gzarr.ArgumentError(
+                f"region must be a tuple of {a.ndim} slices with step 1, not {quote(region)}"
+            ) from None
         offset = tuple(begin for begin, _, _ in bounds)
         shape = tuple(max(end - begin, 0) for begin, end, _ in bounds)
     if tuple(x.shape) != shape:
-        where = f"the region {region!r} of {a.name}" if region is not None else a.name
+        where = f"the region {quote(region)} of {a.name}" if region is not None else a.name
         raise gzarr.ArgumentError(f"the dask array has the shape {tuple(x.shape)}, but {where} has {shape}")
     return offset
 
@@ -384,6 +398,9 @@ def from_dask(  # noqa: PLR0913
         As for :func:`gzarr.create_array` and :func:`store`.
     """
     check_flags(rechunk=rechunk, lock=lock, compute=compute, fill_masked=fill_masked)
+    compute_options = {} if compute_options is None else compute_options
+    if not isinstance(compute_options, Mapping):
+        raise gzarr.ArgumentError(f"compute_options must be a dict, not {quote(compute_options)}")
     if not isinstance(x, dask.array.Array):
         raise gzarr.ArgumentError(f"from_dask takes a dask array, not {type(x).__name__}")
     if any(n != n for n in x.shape):
@@ -396,12 +413,10 @@ def from_dask(  # noqa: PLR0913
     trial = gzarr.create_array({}, **layout, **{**arguments, "overwrite": False, "device": "cpu"})
     if not lock:
         _writing(x, trial, None, rechunk=rechunk, lock=False)
-    if arguments.get("overwrite"):
+    if flag("overwrite", arguments.get("overwrite", False)):
         _check_not_read(x, store, path or arguments.get("name") or "", storage_options)
     array = gzarr.create_array(store, path=path, storage_options=storage_options, **layout, **arguments)
-    written = _store(
-        x, array, rechunk=rechunk, lock=lock, compute=compute, fill_masked=fill_masked, **(compute_options or {})
-    )
+    written = _store(x, array, rechunk=rechunk, lock=lock, compute=compute, fill_masked=fill_masked, **compute_options)
     return array if compute else (array, written)
 
 

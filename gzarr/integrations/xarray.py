@@ -89,7 +89,7 @@ class GzarrBackendEntrypoint(BackendEntrypoint):  # type: ignore[misc]
         drop_variables: str | Iterable[str] | None = None,
         use_cftime: Any = None,
         decode_timedelta: Any = None,
-        group: str | None = None,
+        group: str | os.PathLike[str] | None = None,
         mode: str = "r",
         consolidated: bool | None = None,
         storage_options: Mapping[str, Any] | None = None,
@@ -185,7 +185,7 @@ class GzarrBackendEntrypoint(BackendEntrypoint):  # type: ignore[misc]
         drop_variables: str | Iterable[str] | None = None,
         use_cftime: Any = None,
         decode_timedelta: Any = None,
-        group: str | None = None,
+        group: str | os.PathLike[str] | None = None,
         group_filter: str | None = None,
         mode: str = "r",
         consolidated: bool | None = None,
@@ -219,9 +219,10 @@ class GzarrBackendEntrypoint(BackendEntrypoint):  # type: ignore[misc]
 
         from .group_patterns import GroupPattern
         from .xarray_decoding import decoded
-        from .xarray_store import GzarrStore
+        from .xarray_store import GzarrStore, group_path
 
-        if group_filter is not None and group is not None and group.strip("/"):
+        group = group_path(group)
+        if group_filter is not None and group.strip("/"):
             raise gzarr.ArgumentError(
                 f"group={group!r} and group_filter={group_filter!r} exclude each other: begin the pattern with the "
                 f"path of the group, {'/' + group.strip('/') + '/'!r}"

@@ -14,6 +14,7 @@ from xarray.core import indexing
 
 import gzarr
 
+from ..documents.json import quote
 from .xarray_arrays import StoredArray
 from .xarray_device import DeviceVariable, belongs_on_device
 from .xarray_masking import DecodedArray, Masking
@@ -58,7 +59,13 @@ def decoded(
     drop_variables
         Names of arrays to leave out. They may be ones that cannot be opened.
     """
-    dropped = {drop_variables} if isinstance(drop_variables, str) else set(drop_variables or ())
+    names = () if drop_variables is None else drop_variables
+    try:
+        dropped = {names} if isinstance(names, str) else set(names)
+    except TypeError:
+        raise gzarr.ArgumentError(
+            f"drop_variables must be a name or a list of names, not {quote(drop_variables)}"
+        ) from None
 
     def is_masked(name: Name) -> bool:
         return bool(mask_and_scale.get(name, True) if isinstance(mask_and_scale, Mapping) else mask_and_scale)

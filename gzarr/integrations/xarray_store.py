@@ -19,6 +19,7 @@ from xarray.core import indexing
 
 import gzarr
 
+from ..documents.json import quote
 from ..flags import optional_flag
 from . import xarray_encoding as encoded
 from .xarray_arrays import StoredArray, dtype_as_stored
@@ -70,8 +71,8 @@ class GzarrStore(AbstractDataStore):  # type: ignore[misc]
         cls,
         store: StoreLike | AbstractDataStore,
         *,
-        group: str | None = None,
-        mode: str = "r",
+        group: str | os.PathLike[str] | None = None,
+        mode: Any = "r",
         consolidated: bool | None = None,
         storage_options: Mapping[str, Any] | None = None,
         zarr_format: Any = None,
@@ -81,16 +82,17 @@ class GzarrStore(AbstractDataStore):  # type: ignore[misc]
         """Open a group; parameters and errors as for :meth:`GzarrBackendEntrypoint.open_dataset`."""
         if isinstance(store, cls):
             return store
-        if mode != "r":
+        # Not compared before: what else is given, such as an array, may be neither equal nor not.
+        if not isinstance(mode, str) or mode != "r":
             raise gzarr.ArgumentError(
-                f"mode={mode!r}: engine='gzarr' only reads, with mode='r'; write with Dataset.to_zarr"
+                f"mode={quote(mode)}: engine='gzarr' only reads, with mode='r'; write with Dataset.to_zarr"
             )
         consolidated = optional_flag("consolidated", consolidated)
         masked = optional_flag("use_zarr_fill_value_as_mask", use_zarr_fill_value_as_mask)
         store = _normalized(store)
         found = _open_group(
             store,
-            group or "",
+            group_path(group),
             consolidated,
             storage_options=storage_options,
             zarr_format=zarr_format,
@@ -234,6 +236,14 @@ class GzarrStore(AbstractDataStore):  # type: ignore[misc]
             for variable in self.get_variables().values()
             for name, length in zip(variable.dims, variable.shape, strict=True)
         }
+
+
+def group_path(group: Any) -> str:
+    """Return the path of a group, also given as an object for paths; that of the root for None."""
+    path = os.fspath(group) if isinstance(group, os.PathLike) else "" if group is None else group
+    if not isinstance(path, str):
+        raise gzarr.ArgumentError(f"group must be the path of a group, such as 'a/b', not {quote(group)}")
+    return path
 
 
 def _upward(path: str) -> list[str]:

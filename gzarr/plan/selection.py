@@ -23,6 +23,7 @@ import numpy.typing as npt
 
 from ..documents.json import quote
 from ..errors import ArgumentError, SelectionError
+from ..items import UNLISTED
 from ..reasons import reason_of
 
 if TYPE_CHECKING:
@@ -134,7 +135,7 @@ def parse_basic(selection: Any, shape: tuple[int, ...]) -> Selection:
 def parse_many(selections: Any, shape: tuple[int, ...], function: str) -> list[Selection]:
     """Parse selections of boxes; arguments and errors as for :func:`parse_basic`, with the name of the function."""
     try:
-        given = None if isinstance(selections, str) else list(selections)
+        given = None if isinstance(selections, UNLISTED) else list(selections)
     except TypeError:
         given = None
     if given is None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..distinct import distinct
+from ..documents.json import quote
 from ..errors import SelectionError
 from ..metadata.chunk_grid import MAX_UNEVEN_CHUNKS, ChunkGrid, RectilinearAxis, RegularAxis
 from .axes import IndexTable, offsets_of
@@ -100,7 +101,7 @@ def parts(extents: Sequence[Extent], selection: Any) -> tuple[Extent, ...]:
     for item in items:
         if not (item is Ellipsis or isinstance(item, slice) or _is_index(item)):
             raise SelectionError(
-                f"{selection!r:.200}: a view takes integers, slices and '...', for an array of shape {shape}; read "
+                f"{quote(selection)}: a view takes integers, slices and '...', for an array of shape {shape}; read "
                 "anything else, such as view.oindex[...]"
             )
     items = [item if item is Ellipsis or isinstance(item, slice) else operator.index(item) for item in items]

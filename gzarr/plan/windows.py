@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import operator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from ..documents.json import quote
 from ..errors import SelectionError
+from ..integers import as_integer, as_integers
 
 if TYPE_CHECKING:
     from ..integers import EachAxis
@@ -74,8 +75,8 @@ def parse_windows(starts: Any, shape: EachAxis, step: EachAxis, array: tuple[int
     if outside.any():
         i = int(np.argmax(outside.any(axis=1)))
         raise SelectionError(
-            f"window {i}, of shape {the_shape} from {tuple(first[i].tolist())} on with step {the_step}, is not inside "
-            f"the array of shape {array}"
+            f"window {i}, of shape {quote(the_shape)} from {tuple(first[i].tolist())} on with step {quote(the_step)}, "
+            f"is not inside the array of shape {array}"
         )
     return PlannedWindows(first, the_shape, the_step)
 
@@ -102,18 +103,14 @@ def _array(value: Any, what: str) -> npt.NDArray[Any]:
         return np.asarray(value)
     # RuntimeError is PyTorch's, for a tensor that requires gradients.
     except (TypeError, ValueError, RuntimeError) as error:
-        raise SelectionError(f"{what}, not {' '.join(repr(value).split()):.80}: {error}") from error
+        raise SelectionError(f"{what}, not {' '.join(quote(value).split()):.80}: {error}") from error
 
 
 def _integers(name: str, value: Any, k: int, least: int) -> tuple[int, ...]:
-    try:
-        # Arrays without dimensions have no items.
-        several = getattr(value, "ndim", hasattr(value, "__iter__"))
-        numbers = tuple(map(operator.index, value)) if several else (operator.index(value),) * k
-    except TypeError:
-        numbers = None
+    number = as_integer(value)
+    numbers = as_integers(value) if number is None else (number,) * k
     if numbers is None or len(numbers) != k or any(number < least for number in numbers):
         raise SelectionError(
-            f"{name} must be {k} integers of at least {least}, or one for all dimensions, not {value!r}"
+            f"{name} must be {k} integers of at least {least}, or one for all dimensions, not {quote(value)}"
         )
     return numbers
