@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, SupportsIndex, cast
 from ..choices import choice
 from ..dtypes.properties import is_in_cupy
 from ..engines.cuda.devices import available
-from ..flags import check_flags, flag
+from ..flags import check_flags, optional_flag
 from ..plan.selection import parse_orthogonal, parse_points
 from ..stores.same_values import have_same_values
 from . import resize
@@ -54,7 +54,8 @@ class Array(WritableArray):
     mode
         ``"r"`` (read) or ``"r+"`` (read and write).
     write_empty_chunks
-        Whether chunks that hold only the fill value are stored when they are written; if not, they are erased.
+        Whether chunks that hold only the fill value are stored when they are written; if not, they are erased. None for
+        False, and for True where the fill value is ``null`` in a format before 3: it says nothing of absent chunks.
 
     Raises
     ------
@@ -76,7 +77,7 @@ class Array(WritableArray):
         missing: Missing = "fill",
         verify: Verify = "none",
         mode: Literal["r", "r+"] = "r",
-        write_empty_chunks: bool = False,
+        write_empty_chunks: bool | None = None,
     ) -> None:
         mode = choice("mode", mode, ("r", "r+"))
         self._metadata = metadata
@@ -91,9 +92,8 @@ class Array(WritableArray):
         # Never used if the store is read-only.
         self._keeps_outside = False
         self._writes = Writes()
-        self._writer = Writer(
-            metadata, cast("Store", store), path, write_empty_chunks=flag("write_empty_chunks", write_empty_chunks)
-        )
+        empty = optional_flag("write_empty_chunks", write_empty_chunks)
+        self._writer = Writer(metadata, cast("Store", store), path, write_empty_chunks=empty)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Array):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ from ..codecs.numcodecs_adapter import NumcodecsArrayToBytes, NumcodecsCodec
 from ..codecs.sharding import ShardingIndexed
 from ..documents.json import MAX_DEPTH, quote
 from ..dtypes.masks import unmasked
+from ..engines.cpu.write_threads import is_same_object
 from ..errors import ArgumentError
 from ..metadata.to_documents import plain_value
 from .object_advice import is_missing, missing_text
@@ -61,11 +61,7 @@ class ObjectType:
 
     def is_missing(self, item: Any) -> bool:
         """Return whether an object is what unwritten elements are read as, which can also be written."""
-        absent = 0 if self.unset else self.fill_value
-        # Lists may contain arrays, whose comparison has no truth value.
-        with contextlib.suppress(Exception):
-            return type(item) is type(absent) and bool(item == absent)
-        return False
+        return is_same_object(item, 0 if self.unset else self.fill_value)
 
 
 def object_codec(codecs: Sequence[Codec]) -> str | None:

@@ -223,6 +223,9 @@ class ReadableArray(ArrayProperties):
                 return given, None, out
             # The device writes into one allocation, from which it is copied.
             return *self._outputs_of_many(shapes, None, memory)[:2], out
+        if not shapes and out is not None:
+            # No selection says what the other axes are.
+            return [], None, self._output((0, *getattr(out, "shape", ())[1:]), self.dtype, out, memory)
         if len(set(shapes)) == 1:
             stacked = self._output((len(shapes), *shapes[0]), self.dtype, out, memory)
             return [stacked[i, ...] for i in range(len(shapes))], stacked, stacked

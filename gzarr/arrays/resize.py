@@ -357,5 +357,6 @@ def _fill_edges(
     fills = [
         fill_chunk(old.absent_value, ArrayRepresentation(selection.result_shape, old.dtype)) for selection in selections
     ]
-    # Chunks that only hold the fill value afterwards are erased, even if they were stored on purpose.
+    # Chunks that only hold the fill value afterwards are erased, even if they were stored on purpose; but not if the
+    # document states none.
     Writer(old, store, path).write(selections, fills, lock=lock)

@@ -63,7 +63,8 @@ class Writer:
     path
         Path of the array, without leading slash.
     write_empty_chunks
-        Whether chunks that hold only the fill value are stored.
+        Whether chunks that hold only the fill value are stored; None if they are where the document states none
+        (``null``, before version 3), so that it says nothing of absent chunks.
     """
 
     __slots__ = (
@@ -79,8 +80,12 @@ class Writer:
         "write_empty_chunks",
     )
 
-    def __init__(self, metadata: ArrayMetadata, store: Store, path: str, *, write_empty_chunks: bool = False) -> None:
+    def __init__(
+        self, metadata: ArrayMetadata, store: Store, path: str, *, write_empty_chunks: bool | None = None
+    ) -> None:
         self.metadata: ArrayMetadata = metadata
+        if write_empty_chunks is None:
+            write_empty_chunks = metadata.fill_value is None and metadata.zarr_format != 3
         self.write_empty_chunks: bool = write_empty_chunks
         self._store = store
         # Chosen when something is written: opening an array asks the store for documents only.

@@ -7,6 +7,8 @@ from copy import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
+import numpy as np
+
 from ..engines.cuda.devices import get_device
 from ..errors import ArgumentError, ReadOnlyError, SelectionError
 from ..flags import check_flags
@@ -138,25 +140,35 @@ class WritableArray(ExportedArray):
             Selections as for ``a[...]``, each with at most one integer array and without fields. Where they overlap,
             the last one wins.
         values
-            One value for each selection, or an array with one more dimension.
+            One value for each selection, or an array with one more dimension; of a table, each row is a value.
         lock, aligned, stream, fill_masked, budget_bytes
             As for :meth:`write`; so are the errors.
         """
         self._check_writable()
         parsed = parse_many(selections, self.shape, "write_many")
-        try:
-            number = None if isinstance(values, UNLISTED) else len(values)
-        except TypeError:
-            number = None
-        if number is None:
-            raise ArgumentError(
-                f"{self.name}: values must be a sequence with one value for each selection, not {type(values).__name__}"
-            )
-        if number != len(parsed):
-            raise ArgumentError(f"{self.name}: {len(parsed)} selections, but {number} values")
+        items = self._listed(values, fill_masked=fill_masked)
+        if len(items) != len(parsed):
+            raise ArgumentError(f"{self.name}: {len(parsed)} selections, but {len(items)} values")
         if parsed:
             options = WriteOptions(lock, aligned, stream, fill_masked, budget_bytes)
-            self._write(parsed, list(values), None, options)
+            self._write(parsed, items, None, options)
+
+    def _listed(self, values: Any, *, fill_masked: bool) -> list[Any]:
+        """Return the values of :meth:`write_many`, one for each selection."""
+        if not isinstance(values, (list, tuple, np.ndarray, *UNLISTED)) and (
+            hasattr(values, "__array__") or hasattr(type(values), "columns")
+        ):
+            # Tables are iterated over by column, or by the columns' names.
+            values = as_data(values, self.dtype, self.name, fill_masked=fill_masked)
+        try:
+            # Generators have no length, and neither has what has rows without being a sequence: sparse matrices.
+            if not isinstance(values, UNLISTED) and len(values) >= 0:
+                return list(values)
+        except TypeError:
+            pass
+        raise ArgumentError(
+            f"{self.name}: values must be a sequence with one value for each selection, not {type(values).__name__}"
+        )
 
     # -- writing as in zarr-python
 

@@ -106,18 +106,48 @@ def _tensor(values: Any, stream: Any) -> torch.Tensor:
 
 
 def as_sparse(parts: Parts) -> torch.Tensor:
-    """Return rows of a sparse matrix as a tensor (``torch.sparse_csr_tensor``) over the same memory.
+    """Return rows of a sparse matrix as a tensor (``torch.sparse_csr_tensor``), over the same memory if it can be.
 
-    On a device, PyTorch's current stream has made them, or waits for them.
+    PyTorch wants the columns of each row to ascend, and computes wrong products else. Entries of rows in which they do
+    not are sorted, and those of one element added up. On a device, PyTorch's current stream has made them, or waits
+    for them.
 
     Raises
     ------
     ArgumentError, DeviceError
         As for :func:`as_tensor`.
     """
-    arrays = [as_batch(array) for array in (parts.indptr, parts.indices, parts.data)]
-    # The loader has checked them.
-    return torch.sparse_csr_tensor(*arrays, size=parts.shape, check_invariants=False)
+    offsets, columns, values = (as_batch(array) for array in (parts.indptr, parts.indices, parts.data))
+    if not _ascend(offsets, columns):
+        offsets, columns, values = _sorted(offsets, columns, values, parts.shape)
+    # That the rest is right has been checked where they were read.
+    return torch.sparse_csr_tensor(offsets, columns, values, size=parts.shape, check_invariants=False)
+
+
+def _ascend(offsets: torch.Tensor, columns: torch.Tensor) -> bool:
+    """Return whether the columns of each row ascend."""
+    descends = columns[1:] <= columns[:-1]
+    # From one row to the next, they may.
+    begins = offsets[1:-1]
+    descends[begins[(begins > 0) & (begins < len(columns))].long() - 1] = False
+    return not bool(descends.any())
+
+
+def _sorted(
+    offsets: torch.Tensor, columns: torch.Tensor, values: torch.Tensor, shape: tuple[int, int]
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Return the same rows with ascending columns, and one entry for each element."""
+    count, width = shape
+    begins = width * torch.arange(count + 1, device=columns.device)
+    places, order = (torch.repeat_interleave(begins[:-1], offsets.diff().long()) + columns).sort(stable=True)
+    places, which = torch.unique_consecutive(places, return_inverse=True)
+    values = values[order]
+    if len(places) < len(values):
+        # PyTorch adds up few types of integers. Sums wrap around as NumPy's do.
+        wide = torch.int64 if not (values.is_floating_point() or values.is_complex()) else values.dtype
+        sums = torch.zeros(len(places), dtype=wide, device=values.device)
+        values = sums.index_add_(0, which, values.to(wide)).to(values.dtype)
+    return torch.searchsorted(places, begins).to(offsets.dtype), (places % width).to(columns.dtype), values
 
 
 def as_numpy(tensor: torch.Tensor) -> npt.NDArray[Any]:

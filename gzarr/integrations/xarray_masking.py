@@ -29,7 +29,7 @@ class Masking:
     integers
         Dtype as which stored integers are read (``_Unsigned``), or None for their own.
     fill_values
-        Elements that become NaN, after conversion to ``dtype``.
+        Elements that become NaN (both parts of complex ones), after conversion to ``dtype``.
     scale_factor, add_offset
         What elements are multiplied by, and what is added then; None for nothing.
     """
@@ -82,7 +82,8 @@ class Masking:
                 for other in masks[1:]:
                     mask |= other
                 # One kernel on a device, where ``elements[mask] = ...`` is seven, with a scan. CuPy has it as its own.
-                np.copyto(elements, self.dtype.type(np.nan), where=mask)
+                nan = complex(np.nan, np.nan) if self.dtype.kind == "c" else np.nan
+                np.copyto(elements, self.dtype.type(nan), where=mask)
             if self.scale_factor is not None:
                 elements *= self.scale_factor
             if self.add_offset is not None:

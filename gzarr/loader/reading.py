@@ -419,6 +419,11 @@ class Reading:
                 )
         return cls(found, outputs, results)
 
+    @cached_property
+    def stay_sparse(self) -> set[str]:
+        """The names of the matrices of which batches have rows that are sparse."""
+        return {source.part.array for source in self.sources if source.output.sparse is not None}
+
     def place(self, batch: B, arrays: Sequence[Any]) -> B:
         """Put what is given out of the arrays of a batch into it, under its names; return it."""
         for part, number in self.results:

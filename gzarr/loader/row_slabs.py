@@ -14,7 +14,7 @@ import numpy as np
 from ..plan.planner import plan_windows
 from ..sparse.kept_rows import KeptRows
 from ..sparse.view import DenseView
-from .row_sizes import entries_nbytes, other_nbytes
+from .row_sizes import entries_nbytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -50,7 +50,16 @@ class RowSlabs:
                     rows = source.inside(origins[places])[:, 0]
                     self._rows[volume, i] = np.unique(rows, return_inverse=True)
         self._kept: dict[tuple[int, int], KeptRows] = {}
-        # Of each output that others are read to.
+        # Of each array of a batch: the places of the samples, ascending, that others than rows are read for. What is
+        # rows in one volume may be an array in another.
+        self._others: dict[int, IntArray] = {}
+        found: dict[int, list[IntArray]] = {}
+        for volume, places in self._parts:
+            for number in {source.number for source in volumes.each[volume].sources if not source.is_rows}:
+                found.setdefault(number, []).append(places)
+        for number, parts in found.items():
+            self._others[number] = parts[0] if len(parts) == 1 else np.sort(np.concatenate(parts))
+        # Their samples.
         self._arrays: dict[int, Any] | None = None
 
     def __len__(self) -> int:
@@ -63,7 +72,8 @@ class RowSlabs:
         kept = sum(
             entries_nbytes(self._volumes.each[volume].sources[i], rows) for (volume, i), (rows, _) in self._rows.items()
         )
-        return kept + len(self) * other_nbytes(self._volumes.each[0].reading)
+        outputs = self._volumes.each[0].reading.outputs
+        return kept + sum(len(places) * outputs[number].nbytes for number, places in self._others.items())
 
     @property
     def uses(self) -> int:
@@ -89,8 +99,8 @@ class RowSlabs:
 
     def read(self, memory: Memory, room: int) -> None:
         """Read all of them, each chunk once; arguments and errors as for :meth:`Slabs.read`."""
-        arrays: dict[int, Any] = {}
         outputs = self._volumes.each[0].reading.outputs
+        arrays = {number: outputs[number].empty(len(places), memory) for number, places in self._others.items()}
         for volume, places in self._parts:
             for i, source in enumerate(self._volumes.each[volume].sources):
                 if source.is_rows:
@@ -98,9 +108,8 @@ class RowSlabs:
                     assert isinstance(view, DenseView)
                     self._kept[volume, i] = KeptRows(view, self._rows[volume, i][0], memory.stream)
                     continue
-                if source.number not in arrays:
-                    arrays[source.number] = outputs[source.number].empty(len(self), memory)
-                rows = None if len(self._volumes.each) == 1 else places
+                others = self._others[source.number]
+                rows = None if len(others) == len(places) else others.searchsorted(places)
                 source.read(self._origins[places], [arrays[source.number]], memory, rows)
         self._arrays = arrays
 
@@ -121,7 +130,15 @@ class RowSlabs:
                     which = self._rows[volume, i][1][low:high]
                     write_rows(source, self._kept[volume, i], which, outputs[source.number], places, memory)
         for number, array in self._arrays.items():
-            memory.results.copy(outputs[number], array[samples])
+            low, high = self._others[number].searchsorted([samples.start, samples.stop]).tolist()
+            places = self._others[number][low:high] - samples.start
+            # Neighbours at once: all of them, but for what is rows in some volumes.
+            ends = [*(np.flatnonzero(np.diff(places) > 1) + 1).tolist(), high - low] if high > low else []
+            begin = 0
+            for end in ends:
+                at = int(places[begin])
+                memory.results.copy(outputs[number][at : at + end - begin], array[low + begin : low + end])
+                begin = end
 
 
 def write_rows(source: Source, kept: KeptRows, which: IntArray, output: Any, places: IntArray, memory: Memory) -> None:

@@ -156,6 +156,16 @@ class Volumes:
                 f"samples of all volumes need arrays of one shape and dtype; those of volume 0 have {of_first}, and "
                 f"those of volume {other} have {of_other}"
             )
+        stay = [volume.reading.stay_sparse for volume in self.each]
+        for i, names in enumerate(stay):
+            if differ := names ^ stay[0]:
+                name = min(differ)
+                of_matrix, of_array = (i, 0) if name in names else (0, i)
+                raise ArgumentError(
+                    f"{name or 'the array'!r} is a sparse matrix in volume {of_matrix}, whose rows stay sparse with "
+                    f"dense=False, and no sparse matrix in volume {of_array}: leave dense=False out, or give sparse "
+                    "matrices in all volumes"
+                )
 
     @property
     def parts(self) -> tuple[Part, ...]:
@@ -240,7 +250,7 @@ class Volumes:
     @property
     def stay_sparse(self) -> bool:
         """Whether batches have rows of matrices that are sparse."""
-        return any(output.sparse is not None for output in self.each[0].reading.outputs)
+        return bool(self.each[0].reading.stay_sparse)
 
     def row_sample_bytes(
         self, cells: VolumesCells, numbers: IntArray, draw: tuple[int, int], *, in_batches: bool = False

@@ -135,7 +135,9 @@ def parse_basic(selection: Any, shape: tuple[int, ...]) -> Selection:
 def parse_many(selections: Any, shape: tuple[int, ...], function: str) -> list[Selection]:
     """Parse selections of boxes; arguments and errors as for :func:`parse_basic`, with the name of the function."""
     try:
-        given = None if isinstance(selections, UNLISTED) else list(selections)
+        # Tables list columns, or the columns' names.
+        is_listed = not isinstance(selections, UNLISTED) and not hasattr(type(selections), "columns")
+        given = list(selections) if is_listed else None
     except TypeError:
         given = None
     if given is None:

@@ -195,14 +195,16 @@ def create(
     _fill(draft, form, wanted, dtype, layout)
     added = None if block is None else added_to(layout_of(draft), block)
     group = _new_group(store, path, overwrite=overwrite, device=device, layout=layout)
-    _fill(group, form, wanted, dtype, layout)
+    _fill(group, form, wanted, dtype, layout, overwrite=overwrite)
     if added is not None:
         append(group, added, lock=False)
     return Matrix(reopened(group))
 
 
-def _fill(group: Group, form: Form, shape: tuple[int, int], dtype: Any, layout: MatrixArguments) -> None:
-    """Make a group a matrix without values."""
+def _fill(
+    group: Group, form: Form, shape: tuple[int, int], dtype: Any, layout: MatrixArguments, *, overwrite: bool = False
+) -> None:
+    """Make a group a matrix without values; with ``overwrite``, erase chunks that arrays have left which are gone."""
     values = np.float32 if dtype is None else dtype
     for name, kind in (("data", values), ("indices", layout.get("index_dtype", np.int32))):
         array = group.create_array(
@@ -212,10 +214,12 @@ def _fill(group: Group, form: Form, shape: tuple[int, int], dtype: Any, layout: 
             chunks=layout.get("chunks", _CHUNK),
             shards=layout.get("shards"),
             codecs=layout.get("codecs", AUTO),
+            overwrite=overwrite,
         )
         if name == "data" and array.dtype.char not in NUMBERS:
             raise ArgumentError(f"dtype must be a type of numbers of NumPy, of up to 128 bits, not {values!r:.100}")
-    group.create_array("indptr", (shape[form == "csc"] + 1,), np.int64, chunks=_INDPTR_CHUNK)
+    lines = shape[form == "csc"]
+    group.create_array("indptr", (lines + 1,), np.int64, chunks=_INDPTR_CHUNK, overwrite=overwrite)
     # Now it is a matrix.
     group.update_attributes({"encoding-type": f"{form}_matrix", "encoding-version": "0.1.0", "shape": list(shape)})
 

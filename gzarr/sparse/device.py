@@ -44,8 +44,9 @@ class DeviceMemory:
     def kept_types(
         self, wanted: Wanted, indices: np.dtype[Any], values: np.dtype[Any]
     ) -> tuple[np.dtype[Any], np.dtype[Any]]:
-        """Return the types that indices and values are read in: kernels convert nothing."""
-        return index_dtype(indices), wanted.dtype
+        """Return the types that indices and values are read in: kernels convert nothing, and scale floats."""
+        rounds = wanted.scaling and not np.can_cast(values, wanted.dtype)
+        return index_dtype(indices), np.dtype(np.float64) if rounds else wanted.dtype
 
     def narrowed(self, indices: Any, columns: int) -> Any:
         """Return indices as int32."""
@@ -77,7 +78,7 @@ class DeviceMemory:
         scaling = wanted.scaling
         if scaling and (entries.ascend or not scaling.log1p):
             self._scale(entries, scaling)
-            return replace(entries, scaled=True)
+            return replace(entries, values=self._converted(entries.values, wanted.dtype), scaled=True)
         return entries
 
     def taken(
@@ -90,6 +91,7 @@ class DeviceMemory:
             with self._device, self._stream:
                 entries = replace(entries, values=entries.values.copy())
             self._scale(entries, wanted.scaling)
+            entries = replace(entries, values=self._converted(entries.values, wanted.dtype))
         if entries.columns is None and rows is None:
             return entries
         begins, ends = entries.bounds(rows)
@@ -157,7 +159,7 @@ class DeviceMemory:
 
     def _densify_on_host(self, entries: Entries, wanted: Wanted, target: DenseTarget, rows: IntArray | None) -> None:
         host = HostMemory()
-        dense = np.empty((len(target.addresses), target.width), entries.values.dtype)
+        dense = np.empty((len(target.addresses), target.width), wanted.dtype)
         if entries.scaled:
             wanted = replace(wanted, scaling=AS_STORED)
         host.densify(self._on_host(entries), wanted, DenseTarget.of(dense, host.address), rows)
@@ -179,6 +181,12 @@ class DeviceMemory:
             sent = self._upload(job.words)
             addresses = self._device.address(entries.values), self._device.address(sent)
             self._launch(k.scale_rows, k.blocks(-(-entries.rows // k.THREADS)), *addresses, 0, word=word)
+
+    def _converted(self, values: Any, dtype: np.dtype[Any]) -> Any:
+        if values.dtype == dtype:
+            return values
+        with self._device, self._stream:
+            return values.astype(dtype)
 
     def offsets(self, entries: Entries) -> Any:
         """Return the offsets on the device."""

@@ -12,7 +12,7 @@ from ..guarded import Lock
 from .appending import append, reopened
 from .chosen import Columns, chosen_along
 from .entries import DenseTarget
-from .layout import shape_of
+from .layout import layout_of, shape_of
 from .libraries import OF_CUPY
 from .names import column_names, numbers_of
 from .parts import Parts
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ..arrays.array import Array
     from ..hierarchy.group import Group
     from .chosen import Missing
-    from .layout import Form
+    from .layout import Form, Layout
 
     IntArray = npt.NDArray[np.int64]
 
@@ -52,14 +52,22 @@ class Matrix:
     """
 
     def __init__(self, group: Group) -> None:
+        self._start(Snapshot(layout_of(group)))
+
+    def _start(self, snapshot: Snapshot) -> None:
         # Swapped as a whole, and taken once for each read.
-        self._snapshot = Snapshot(group)
+        self._snapshot = snapshot
         self._swapping = Lock()
         # Numbers of the last look at the group that was begun, and of the one whose snapshot is kept.
         self._begun = self._kept = 0
 
+    def _as_of(self, snapshot: Snapshot) -> Matrix:
+        """Return this matrix as it was."""
+        return self if snapshot is self._snapshot else _matrix_of(snapshot.layout)
+
     def __reduce__(self) -> tuple[Any, ...]:
-        return Matrix, (self.group,)
+        # It keeps its shape, as arrays do.
+        return _matrix_of, (self._snapshot.layout,)
 
     def __repr__(self) -> str:
         now = self._snapshot
@@ -352,7 +360,7 @@ class Matrix:
         Parameters
         ----------
         names
-            Strings, in the order that columns are wanted in.
+            Strings, or bytes of UTF-8, in the order that columns are wanted in.
         missing
             ``"zero"``: those that the matrix has not are −1, which means a column of zeros where ``missing="zero"`` is
             passed along. None: they are an error.
@@ -364,7 +372,8 @@ class Matrix:
         Raises
         ------
         ArgumentError
-            If there is no column of a name, or if there are several.
+            If there is no column of a name, or if there are several; if a name is no string; if the matrix is one whose
+            columns are none of ``var``, such as those in ``obsp``.
         NodeNotFoundError
             If there is no ``var``.
 
@@ -415,7 +424,7 @@ class Matrix:
         with self._swapping:
             self._begun += 1
             begun = self._begun
-        found = Snapshot(reopened(self.group))
+        found = Snapshot(layout_of(reopened(self.group)))
         with self._swapping:
             # Of threads that look at the same time, the one that began last sees all that the others have appended.
             if begun > self._kept:
@@ -430,3 +439,10 @@ class Matrix:
             As for :func:`open`.
         """
         return shape_of(reopened(self.group))
+
+
+def _matrix_of(layout: Layout) -> Matrix:
+    """Return the matrix of a layout, without a request."""
+    found = Matrix.__new__(Matrix)
+    found._start(Snapshot(layout))
+    return found

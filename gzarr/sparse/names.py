@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     IntArray = npt.NDArray[np.int64]
+
+#: Groups of AnnData's matrices whose columns are cells, or none of either axis.
+_OF_OTHERS: Final = ("obsm", "obsp", "varm")
 
 
 def column_names(group: Group, count: int) -> npt.NDArray[Any]:
@@ -38,6 +41,11 @@ def column_names(group: Group, count: int) -> npt.NDArray[Any]:
     found = elements_of(node)
     if found.shape != (count,):
         raise ArgumentError(f"{node.name!r} must have the names of {count} columns; it has shape {found.shape}")
+    if any(isinstance(one, bytes) for one in found):
+        try:
+            found[:] = [one.decode() if isinstance(one, bytes) else one for one in found]
+        except UnicodeDecodeError as error:
+            raise ArgumentError(f"{node.name!r} has names of columns that are no UTF-8: {error}") from None
     return found
 
 
@@ -57,19 +65,50 @@ def elements_of(node: Array | Group) -> npt.NDArray[Any]:
         If a group lacks a member.
     """
     if isinstance(node, Array):
-        return np.asarray(element_on_host(node, ...), object)
+        found = np.asarray(element_on_host(node, ...))
+        categories = categories_beside(node)
+        return found.astype(object) if categories is None else _chosen(elements_of(categories), found, node.name)
     if node.metadata.attributes.get("encoding-type") == "categorical":
-        known, codes = elements_of(node["categories"]), _member(node, "codes")
-        if known.ndim != 1 or codes.dtype.kind not in "iu":
-            raise ArgumentError(f"the codes of {node.name!r} are no numbers of its categories")
-        # The last one stands for codes without a category: -1 is a missing value.
-        return np.append(known, [None])[np.where((codes >= 0) & (codes < len(known)), codes, len(known))]
+        return _chosen(elements_of(node["categories"]), _member(node, "codes"), node.name)
     result = np.array(_member(node, "values"), object)
     if "mask" in node:
         missing = _member(node, "mask")
         if missing.shape != result.shape:
             raise ArgumentError(f"values and mask of {node.name!r} have the shapes {result.shape} and {missing.shape}")
         result[missing.astype(bool)] = None
+    return result
+
+
+def path_of_categories(array: Array) -> str | None:
+    """Return where a categorical column of AnnData 0.7 says that its categories are, or None for any other array.
+
+    Such a column is an array of codes, whose attribute ``categories`` is the path of another array from the group that
+    the column is in: ``"__categories/cell_type"``.
+    """
+    path = array.metadata.attributes.get("categories")
+    is_one = isinstance(path, str) and path.startswith("__categories/") and array.dtype.kind in "iu"
+    return path if is_one else None
+
+
+def categories_beside(codes: Array) -> Array | None:
+    """Return the array that :func:`path_of_categories` names, or None if there is none in the store."""
+    path = path_of_categories(codes)
+    if path is None or not codes.path:
+        return None
+    try:
+        found = open_group(codes.store, path=codes.path.rpartition("/")[0], mode="r", device="cpu")[path]
+    except (ArgumentError, NodeNotFoundError, NodeTypeError):
+        return None
+    return found if isinstance(found, Array) and found.ndim == 1 else None
+
+
+def _chosen(categories: npt.NDArray[Any], codes: npt.NDArray[Any], name: str) -> npt.NDArray[Any]:
+    """Return the category of each code, objects; None for those without one."""
+    if categories.ndim != 1 or codes.dtype.kind not in "iu":
+        raise ArgumentError(f"the codes of {name!r} are no numbers of its categories")
+    # The last one stands for codes without a category: -1 is a missing value.
+    known = np.append(categories, [None])
+    result: npt.NDArray[Any] = known[np.where((codes >= 0) & (codes < len(categories)), codes, len(categories))]
     return result
 
 
@@ -83,7 +122,12 @@ def _member(group: Group, name: str) -> npt.NDArray[Any]:
 def _var_of(group: Group) -> Group:
     path = group.path
     while path:
-        path = path.rpartition("/")[0]
+        path, _, name = path.rpartition("/")
+        if name in _OF_OTHERS:
+            raise ArgumentError(
+                f"the columns of the matrix {group.name!r} have no names in 'var', as it is in {name!r}: choose them "
+                "by their numbers"
+            )
         try:
             above = open_group(group.store, path=path, mode="r", device=group._device)
             found = above["var"]
@@ -97,6 +141,17 @@ def _var_of(group: Group) -> Group:
     )
 
 
+def _name_of(given: Any, matrix: str) -> str:
+    """Return a name as a string; h5py has them as bytes of UTF-8."""
+    try:
+        found = given.decode() if isinstance(given, bytes) else given
+    except UnicodeDecodeError:
+        found = None
+    if not isinstance(found, str):
+        raise ArgumentError(f"matrix {matrix!r}: names of columns must be strings, and one is {given!r:.100}")
+    return str(found)
+
+
 def numbers_of(names: Sequence[str], known: npt.NDArray[Any], matrix: str, *, missing: bool) -> IntArray:
     """Return the number of the column of each name, int64 ``(n,)``; −1 for those that there are not, if ``missing``.
 
@@ -105,13 +160,15 @@ def numbers_of(names: Sequence[str], known: npt.NDArray[Any], matrix: str, *, mi
     ArgumentError
         If the names are no strings, if there is none of a name, or if there are several.
     """
-    if isinstance(names, (str, bytes)) or not hasattr(names, "__iter__"):
+    # Other libraries have strings of their own.
+    listed: Any = names.tolist() if hasattr(names, "tolist") else names
+    if isinstance(listed, (str, bytes)) or not hasattr(listed, "__iter__"):
         raise ArgumentError(f"matrix {matrix!r}: names of columns must be a list of strings, not {names!r:.100}")
-    wanted = [str(name) for name in names]
+    wanted = [_name_of(name, matrix) for name in listed]
     places: dict[str, int] = {}
     twice: set[str] = set()
     for i, given in enumerate(known.tolist()):
-        # A missing name is no name.
+        # A missing name is no name. Numbers are found by their digits.
         if given is not None and places.setdefault(name := str(given), i) != i:
             twice.add(name)
     if several := [name for name in wanted if name in twice]:

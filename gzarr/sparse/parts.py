@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 class Parts(NamedTuple):
     """A sparse matrix as its arrays, in host memory or on a GPU, for libraries other than SciPy and CuPy.
 
-    For example ``torch.sparse_csr_tensor(parts.indptr, parts.indices, parts.data, parts.shape)``.
+    For example ``torch.sparse_csr_tensor(parts.indptr, parts.indices, parts.data, parts.shape)``, where the columns of
+    each row ascend: the entries have the order of the store, or of the columns that were chosen.
 
     Attributes
     ----------

@@ -18,7 +18,6 @@ from .chosen import Columns, chosen_along
 from .device import DeviceMemory
 from .entries import Entries
 from .host import HostMemory, index_dtype
-from .layout import Layout, layout_of
 from .offsets import damaged, element_on_host, read_offsets
 from .wanted import Scaling, Wanted
 
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from ..hierarchy.group import Group
     from .chosen import Missing
     from .entries import DenseTarget, Memory
-    from .layout import Form
+    from .layout import Form, Layout
 
     IntArray = npt.NDArray[np.int64]
 
@@ -45,24 +44,14 @@ class Snapshot:
 
     Parameters
     ----------
-    group
-        The group, as it is in the store now.
-
-    Attributes
-    ----------
     layout
-        What the group is.
-
-    Raises
-    ------
-    NodeTypeError, NodeNotFoundError, MetadataError
-        As for :func:`layout_of`.
+        What its group is.
     """
 
     __slots__ = ("_indptr", "layout")
 
-    def __init__(self, group: Group) -> None:
-        self.layout: Layout = layout_of(group)
+    def __init__(self, layout: Layout) -> None:
+        self.layout: Layout = layout
         self._indptr: IntArray | None = None
 
     @property

@@ -78,6 +78,9 @@ class CompressedRows(Protocol):
     def present_shape(self) -> tuple[int, int]:
         """Return the shape in the store."""
 
+    def _as_of(self, snapshot: Snapshot) -> CompressedRows:
+        """Return the matrix as it was at one time."""
+
 
 class DenseView(ExportedArray):
     """The rows of a sparse matrix as a dense array, which reads nothing before elements are asked for.
@@ -124,8 +127,8 @@ class DenseView(ExportedArray):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, DenseView):
             return NotImplemented
-        same = self.store == other.store and (self.name, self.dtype) == (other.name, other.dtype)
-        if not same or self._scaling != other._scaling:
+        own, others = ((view.name, view.shape, view.dtype, view._scaling) for view in (self, other))
+        if self.store != other.store or own != others:
             return False
         if self._columns is None or other._columns is None:
             return self._columns is other._columns
@@ -134,7 +137,8 @@ class DenseView(ExportedArray):
     __hash__: ClassVar[None] = None  # type: ignore[assignment]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return DenseView, (self._matrix, self._columns, self.dtype, self._scaling)
+        # Rows may have been appended since.
+        return DenseView, (self._matrix._as_of(self._snapshot), self._columns, self.dtype, self._scaling)
 
     def __repr__(self) -> str:
         return f"<gzarr.sparse.DenseView {self.name} {self.shape} {self.dtype} {self.device}>"

@@ -95,9 +95,12 @@ class Wanted:
     def kept_dtype(self, stored: np.dtype[Any]) -> np.dtype[Any]:
         """Return the type that values have in memory until kernels of the host make results of them.
 
-        It is that of the store where kernels convert from it, as it is hardly ever wider.
+        It is that of the store where kernels convert from it, as it is hardly ever wider. What is scaled is not rounded
+        before.
         """
         native = stored.newbyteorder("=")
+        if self.scaling:
+            return native if is_converted(native, np.dtype(np.float64)) else self.dtype
         if native.itemsize > self.dtype.itemsize:
             return self.dtype
         return native if is_converted(native, self.dtype) else self.dtype

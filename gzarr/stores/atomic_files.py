@@ -6,9 +6,13 @@ writer: ``.gzarr-temporary-MACHINE-PID-START-UNIQUE``. MACHINE stands for the cu
 namespace (a container has its own); START is the start time of the process, which tells it from others with the same
 PID.
 
-A leftover of this machine is removed once its process has ended. Processes of other machines cannot be checked; their
-leftovers are removed after an hour without writes, by the file system's clock. If the file is still in use after all (a
-writer suspended for an hour), the rename fails and the value is written again: nothing is lost either way.
+A leftover of this machine is removed once its process has ended. Processes of other machines and containers cannot be
+checked; their leftovers are removed after a day without writes, by the file system's clock. A directory is as old as
+the newest change in it: each new file changes the time of the folder that it is in.
+
+A writer that is still running after such a day finds all of what it has made, or nothing, because a directory gets
+another name before it is removed. A single value is then written again; a directory (:mod:`gzarr.stores.staging`) or a
+zip archive cannot be put in place, which is an error: what was there before stays.
 """
 
 from __future__ import annotations
@@ -30,7 +34,7 @@ from typing import TYPE_CHECKING
 from .descriptors import close_all, open_into
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 TEMPORARY = ".gzarr-temporary-"
 LOCKS = ".gzarr-locks"
@@ -39,7 +43,7 @@ DIRECTORY = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_DIRECTORY
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 
 _WRITER = re.compile(re.escape(TEMPORARY) + r"([0-9a-f]{12})-([0-9]{1,9})-([0-9]+)-")
-_UNTOUCHED_NS = 3600 * 10**9
+_UNTOUCHED_NS = 24 * 3600 * 10**9
 # A directory is scanned once per process, and only up to this many entries.
 _MOST_SCANNED = 100_000
 _MOST_REMEMBERED = 100_000
@@ -128,26 +132,40 @@ def clean_once(directory: int | None, base: str, path: str, now_ns: int) -> None
     with contextlib.suppress(OSError), os.scandir(base if directory is None else directory) as entries:
         for entry in itertools.islice(entries, _MOST_SCANNED):
             if entry.name.startswith(TEMPORARY):
-                _remove_abandoned(entry, directory, now_ns)
+                _remove_abandoned(entry, directory, path, now_ns)
 
 
-def _remove_abandoned(entry: os.DirEntry[str], directory: int | None, now_ns: int) -> None:
+def _remove_abandoned(entry: os.DirEntry[str], directory: int | None, path: str, now_ns: int) -> None:
     with contextlib.suppress(OSError):
-        status = entry.stat(follow_symlinks=False)
-        if not _is_abandoned(entry.name, now_ns - status.st_mtime_ns):
+        if not _is_abandoned(entry, directory, now_ns):
             return
-        if stat.S_ISDIR(status.st_mode):
-            remove_tree(directory, entry.path, protected=True)
+        if entry.is_dir(follow_symlinks=False):
+            base = entry.path[: -len(entry.name)]
+            erase_directory(directory, base, entry.name, path, protected=True)
         else:
             os.unlink(entry.path, dir_fd=directory)
 
 
-def _is_abandoned(name: str, untouched_ns: int) -> bool:
-    writer = _WRITER.match(name)
+def _is_abandoned(entry: os.DirEntry[str], directory: int | None, now_ns: int) -> bool:
+    writer = _WRITER.match(entry.name)
     # On Windows, os.kill(pid, 0) is more than a check.
     if writer and os.name == "posix" and temporary_prefix().startswith(f"{TEMPORARY}{writer[1]}-"):
         return not _is_running(int(writer[2]), writer[3])
-    return untouched_ns > _UNTOUCHED_NS
+    then = now_ns - _UNTOUCHED_NS
+    return all(changed < then for changed in _changes(entry, directory))
+
+
+def _changes(entry: os.DirEntry[str], directory: int | None) -> Iterator[int]:
+    """Yield the modification time of a file, or those of a directory and of all below it, in nanoseconds."""
+    yield entry.stat(follow_symlinks=False).st_mtime_ns
+    if not entry.is_dir(follow_symlinks=False):
+        return
+    if hasattr(os, "fwalk"):
+        for *_, fd in os.fwalk(entry.path, dir_fd=directory):
+            yield os.fstat(fd).st_mtime_ns
+    else:
+        for folder, *_ in os.walk(entry.path):
+            yield os.stat(folder).st_mtime_ns  # noqa: PTH116
 
 
 def _is_running(pid: int, start: str) -> bool:
@@ -263,7 +281,7 @@ def write_all(fd: int, parts: list[memoryview]) -> None:
 # -- erasing
 
 
-def erase_directory(directory: int | None, base: str, name: str, path: str) -> None:
+def erase_directory(directory: int | None, base: str, name: str, path: str, *, protected: bool = False) -> None:
     """Erase a directory tree; where the system allows it, readers see this as one step.
 
     Parameters
@@ -274,6 +292,8 @@ def erase_directory(directory: int | None, base: str, name: str, path: str) -> N
         Its name.
     path
         Whole path of the directory that it is in.
+    protected
+        As of :func:`remove_tree`.
 
     Raises
     ------
@@ -295,7 +315,7 @@ def erase_directory(directory: int | None, base: str, name: str, path: str) -> N
             _remove_in_place(directory, base + name)
             return
         try:
-            remove_tree(directory, base + hidden)
+            remove_tree(directory, base + hidden, protected=protected)
         except OSError as error:
             rest = f"; it is gone all the same, and what is left of it is in {f'{path}/{hidden}'!r}"
             raise OSError(error.errno, f"{error.strerror}{rest}") from error

@@ -74,6 +74,20 @@ def files(calls: Calls, path: str, is_absent: IsAbsent) -> Iterator[tuple[str, i
                     folders.append(name)
 
 
+def empty_folders(calls: Calls, path: str) -> list[str]:
+    """Return a directory and those below it without files in or below them: each comes before the one that it is in."""
+    _forget(calls)
+    found = calls.one("find", path, withdirs=True, detail=True)
+    folders, files = {path}, []
+    for name, entry in found.items():
+        if entry.get("type") == "directory":
+            folders.add(name.rstrip("/"))
+        else:
+            files.append(name)
+    inner_first = sorted(folders, reverse=True)
+    return [folder for folder in inner_first if not any(name.startswith(f"{folder}/") for name in files)]
+
+
 def _forget(calls: Calls) -> None:
     # Others may have written since the filesystem has last looked.
     calls.fs.invalidate_cache()

@@ -500,17 +500,39 @@ class FsspecStore(RequestedValues, WholeValues):
                 raise self._error("erase", some[0], error) from None
             traffic.count(requests=len(some))
             for key, outcome in zip(some, outcomes, strict=True):
-                if isinstance(outcome, BaseException) and not self._is_absent(outcome):
+                if isinstance(outcome, BaseException) and not (self._is_absent(outcome) or self._is_gone(key)):
                     raise self._error("erase", key, outcome) from None
+
+    def _is_gone(self, key: str) -> bool:
+        """Return whether there is no file of a key, for certain, which erasing it may not tell (FTP)."""
+        if self._calls.is_async:
+            return False
+        try:
+            self._calls.fs.invalidate_cache()
+            self._calls.one("info", self._path(key))
+        # Filesystems may raise anything.
+        except Exception as error:
+            return self._is_absent(error)
+        return False
 
     def erase_prefix(self, prefix: str) -> None:
         """Erase all keys that start with ``prefix``, and then the empty directories that this leaves."""
         self._check_writable()
         self.erase_values(self.list_prefix(prefix))
+        if not self._calls.has_directories:
+            return
         folders = [prefix] if prefix else self.list_dir("")[1]
         for folder in folders:
             path = self._path(folder).rstrip("/")
-            # What is left is no value. (Object stores have nothing left; filesystems may raise anything.)
+            # What is left is no value; filesystems may raise anything.
             with contextlib.suppress(Exception):
-                if self._calls.one("isdir", path) and not self._calls.one("find", path):
-                    self._calls.one("rm", path, recursive=True)
+                if self._calls.one("isdir", path):
+                    self._remove_empty(path)
+
+    def _remove_empty(self, path: str) -> None:
+        """Remove a directory and those below it, as far as they are empty."""
+        for folder in fsspec_listing.empty_folders(self._calls, path):
+            # Never by ``rm``, which takes a name with ``*``, ``?`` or ``[`` for a pattern, and erases what others have
+            # stored since the listing. (Another writer may be using this directory.)
+            with contextlib.suppress(Exception):
+                self._calls.one("rmdir", folder)

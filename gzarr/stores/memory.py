@@ -10,7 +10,7 @@ from ..errors import ArgumentError, ReadOnlyError, StoreError, ValueSizeError
 from ..flags import flag
 from ..guarded import ForkSafeLock, RLock
 from ..reasons import reason_of
-from .buffers import as_view
+from .buffers import as_bytes, as_view
 from .byte_ranges import check_range, resolve_range, splice
 from .keys import split_key, split_prefix
 from .sorted_keys import changed_keys, children_of, keys_below, sorted_keys
@@ -91,8 +91,8 @@ class MemoryStore:
         except Exception as exc:
             raise self._failure("read", key, exc) from exc
         try:
-            return memoryview(value).cast("B")
-        except TypeError as exc:
+            return as_view(value, key)
+        except ArgumentError as exc:
             raise StoreError(
                 f"{self!r}: the value of {key!r} is a {type(value).__name__}, not contiguous bytes", key=key
             ) from exc
@@ -100,8 +100,8 @@ class MemoryStore:
     def get(self, key: str) -> bytes | None:
         """Return the value of ``key``, or None if there is none."""
         view = self._view(key)
-        # Return a bytes object itself; copy only other buffers.
-        return None if view is None else view.obj if type(view.obj) is bytes else bytes(view)
+        # A bytes object itself; only other buffers, and parts of one, are copied.
+        return None if view is None else as_bytes(view)
 
     def get_partial_values(self, key_ranges: Sequence[tuple[str, ByteRange]]) -> list[bytes | None]:
         """Return parts of values, in order; None for each absent key.

@@ -86,7 +86,7 @@ def why_not_whole(status: int, content_range: bytes, nbytes: int) -> str:
 
 
 def why_not_part(status: int, content_range: bytes, nbytes: int, begin: int, end: int | None) -> str:
-    """Return why the answer to a request for a part of a value is none; empty if it is one, as far as that can be told.
+    """Return why the answer to a request for a part of a value is none; empty if it is one.
 
     Parameters
     ----------
@@ -102,9 +102,8 @@ def why_not_part(status: int, content_range: bytes, nbytes: int, begin: int, end
         return _instead("a part", "206 Partial Content", status, content_range)
     found = CONTENT_RANGE.fullmatch(content_range)
     if found is None:
-        # Of other parts, the length is known.
-        is_open = begin >= 0 and end is None
-        return "the server sent a part of the value without a word on which one it is" if is_open else ""
+        # One of the right length may begin elsewhere.
+        return "the server sent a part of the value without a word on which one it is"
     sent = int(found[1]), int(found[2]) + 1
     size = None if found[3] == b"*" else int(found[3])
     if size is None:

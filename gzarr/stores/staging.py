@@ -2,7 +2,9 @@
 
 So what was there stays until then, also if the writer fails or is killed, and of several writers that make something
 new, one succeeds. What a killed writer leaves has the name of a temporary file, which no reader sees, and which the
-next writer beside it removes (:mod:`gzarr.stores.atomic_files`).
+next writer beside it removes (:mod:`gzarr.stores.atomic_files`). Another machine does that after a day without writes,
+also if the writer is alive. Writing then makes the folders anew, so a mark tells whether the directory is still the
+first one.
 """
 
 from __future__ import annotations
@@ -77,6 +79,8 @@ class FolderStage:
         # again when all is made.
         with contextlib.suppress(OSError):
             self._give_access(self._root)
+        self._mark = self._root / temporary_name()
+        self._mark.touch()
         self._made = self._root / below if below else self._root
         self.store: Store = opened(self._root)
 
@@ -91,10 +95,17 @@ class FolderStage:
         Raises
         ------
         StoreError
-            If the system refuses; what was there is still there. Or if that cannot be erased: the message says where
-            it is now.
+            If the system refuses, or others have removed what was written; what was there is still there. Or if that
+            cannot be erased: the message says where it is now.
         """
+        if not self._mark.exists():
+            raise StoreError(
+                f"cannot put a new directory in place of {str(self._target)!r}: another program has removed what was "
+                f"written, in {str(self._root)!r}, as gzarr on another machine does after a day without writes; "
+                "write it again"
+            )
         try:
+            self._mark.unlink()
             mode = self._give_access(self._made)
             if replace and mode is not None:
                 old = self._exchanged()

@@ -276,12 +276,28 @@ class RemoteFile:
     def _ask(self, request: Request) -> Any:
         return io_threads.call(partial(self.store.get_many, [request]))[0]
 
+    def has(self, version: Hashable) -> bool:
+        """Return whether the value still has a version, with one request."""
+        # A byte, because a request for none would not tell an absent value from an absent container.
+        answer = self._ask(Request(self.key, ByteRange(0, 1), unless_version=version))
+        if answer.error is not None and not isinstance(answer.error, ValueSizeError):
+            raise answer.error
+        return answer.unchanged or (answer.value is not None and answer.version == version)
+
+    def kept(self, ranges: Sequence[tuple[int, int]], version: Hashable | None) -> list[Any] | None:
+        """Return some ranges if all are in the end that is kept."""
+        if self._tail is None or self._tail[0] != version:
+            return None
+        _, first, tail = self._tail
+        if any(offset < first or offset + nbytes > first + len(tail) for offset, nbytes in ranges):
+            return None
+        return [tail[offset - first : offset - first + nbytes] for offset, nbytes in ranges]
+
     def read(self, ranges: Sequence[tuple[int, int]], version: Hashable | None) -> list[Any]:
         """Return some ranges: one request each, side by side, or none if all are in the end that is kept."""
-        if self._tail is not None and self._tail[0] == version:
-            _, first, tail = self._tail
-            if all(first <= offset and offset + nbytes <= first + len(tail) for offset, nbytes in ranges):
-                return [tail[offset - first : offset - first + nbytes] for offset, nbytes in ranges]
+        kept = self.kept(ranges, version)
+        if kept is not None:
+            return kept
         asked = [Request(self.key, ByteRange(offset, nbytes), version) for offset, nbytes in ranges]
         parts: list[Any] = []
         for (answer,), request in zip(

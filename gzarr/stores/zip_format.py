@@ -7,6 +7,7 @@ a record is untrusted: offsets and sizes are checked against the file before any
 from __future__ import annotations
 
 import bz2
+import contextlib
 import re
 import struct
 import time
@@ -49,6 +50,7 @@ _LOCAL = struct.Struct("<4s5H3L2H")
 _END = struct.Struct("<4s4H2LH")
 _END_64 = struct.Struct("<4sQ2H2L4Q")
 _LOCATOR_64 = struct.Struct("<4sLQL")
+#: The least size or offset that a record has in a field of zip64.
 _U4: Final = 0xFFFFFFFF
 _UTF8: Final = 0x800
 # Flag of entries whose CRC-32 and sizes are behind their data.
@@ -63,6 +65,8 @@ _METHODS: Final = {1: "shrink", 6: "implode", 9: "deflate64", 14: "lzma", 93: "z
 _MOST_RATIO: Final = {DEFLATED: 1032, BZIP2: 1 << 20}
 # Names that are no keys: absolute, with empty, "." or ".." segments, with NUL; directories end in a slash.
 _NO_KEY: Final = re.compile(r"(?:^|/)\.{0,2}(?:/|$)|\0")
+# Where a directory may have an extra field 0x7075 (APPNOTE 4.6.9): a name in UTF-8, beside one in another code.
+_UNICODE_NAME: Final = re.compile(rb"up..\x01", re.DOTALL)
 
 
 class ZipFormatError(Exception):
@@ -86,6 +90,8 @@ class CentralDirectory:
         Bytes before the archive in the file, which offsets in the archive do not count.
     version
         Version of the file.
+    nbytes
+        Most bytes that the directory will have when it is written.
     """
 
     def __init__(self, version: Hashable | None = None) -> None:
@@ -95,7 +101,10 @@ class CentralDirectory:
         self.begin = 0
         self.shift = 0
         self.version = version
+        self.nbytes = 0
         self._count = 0
+        # Names of entries, by row, that their headers have in another spelling than the key's.
+        self._raw_names: dict[int, bytes] = {}
         # Keys that were added or removed, in order, and the sorted keys after so many of these changes (-1: unknown).
         self._changed: list[str] = []
         self._sorted: tuple[int, list[str]] = (-1, [])
@@ -108,23 +117,37 @@ class CentralDirectory:
             larger = np.zeros((11, max(64, 2 * row)), np.int64)
             larger[:, :row] = self.columns
             self.columns = larger
-        self.columns[:, row] = list(entry)
+        columns = list(entry)
+        self.columns[:, row] = columns
         self._count += 1
-        is_new = name not in self.rows
+        self.nbytes += record_nbytes(columns)
+        old = self.rows.get(name, -1)
+        if old >= 0:
+            self.rows[name] = row
+            self.nbytes -= record_nbytes(self.columns[:, old].tolist())
+            return
+        # Before, since an interrupt may come right after the change; and after it, since another thread may have
+        # listed without the name in between.
+        self._changed.append(name)
         self.rows[name] = row
-        if is_new:
-            self._changed.append(name)
+        self._changed.append(name)
 
     def copy(self, version: Hashable | None) -> CentralDirectory:
         """Return a directory with the same entries, without the raw one."""
         other = CentralDirectory(version)
         other.rows, other.columns, other._count = dict(self.rows), self.columns.copy(), self._count
+        other.nbytes, other._raw_names = self.nbytes, self._raw_names
         return other
 
     def remove(self, name: str) -> None:
         """Remove an entry."""
-        if self.rows.pop(name, None) is not None:
+        row = self.rows.get(name, -1)
+        if row >= 0:
+            # As in ``add``.
             self._changed.append(name)
+            self.rows.pop(name, None)
+            self._changed.append(name)
+            self.nbytes -= record_nbytes(self.columns[:, row].tolist())
 
     def names(self) -> list[str]:
         """Return all keys, sorted; not to be changed. Other entries, which are no keys, are left out."""
@@ -153,12 +176,21 @@ class CentralDirectory:
 
     def name_of(self, row: int, key: str) -> bytes:
         """Return the name of an entry as its header has it."""
-        return encoded_name(key, int(self.columns[FLAGS, row]))
+        raw = self._raw_names.get(row)
+        return encoded_name(key, int(self.columns[FLAGS, row])) if raw is None else raw
 
 
 def encoded_name(name: str, flags: int) -> bytes:
     """Return a name as records have it."""
     return name.encode("utf-8" if flags & _UTF8 else "cp437")
+
+
+def record_nbytes(entry: Sequence[int]) -> int:
+    """Return the bytes that the record of an entry has in the directory, given its columns."""
+    if entry[RECORD_BYTES]:
+        return entry[RECORD_BYTES]
+    large = sum(value >= _U4 for value in entry[: SIZE + 1])
+    return _CENTRAL.size + entry[NAME] + (4 + 8 * large if large else 0)
 
 
 def find_directory(tail: bytes, nbytes: int | None) -> tuple[int, int, int, int]:
@@ -260,7 +292,8 @@ def read_directory(
         Whether the directory will be written again.
     """
     found = CentralDirectory(version)
-    found.begin, found.shift = begin + shift, shift
+    found.begin, found.shift, found.nbytes = begin + shift, shift, len(raw)
+    has_names = _UNICODE_NAME.search(raw) is not None
     entries: list[tuple[int, ...]] = []
     unpack, size, end, at = _CENTRAL.unpack_from, _CENTRAL.size, len(raw), 0
     while at + size <= end:
@@ -280,6 +313,13 @@ def read_directory(
             key = raw[first : first + name].decode("utf-8" if flags & _UTF8 else "cp437")
         except UnicodeDecodeError:
             raise ZipFormatError(f"a name in its directory is not UTF-8: {raw[first : first + name][:80]!r}") from None
+        if has_names and not flags & _UTF8:
+            spelled, unicode = raw[first : first + name], _field(raw[first + name : first + name + extra], 0x7075)
+            # It is of this name, and not of one before the entry was renamed.
+            if unicode[:5] == struct.pack("<BL", 1, zlib.crc32(spelled)):
+                with contextlib.suppress(UnicodeDecodeError):
+                    key = unicode[5:].decode()
+                    found._raw_names[len(entries)] = spelled
         if not _NO_KEY.search(key):
             found.rows[key] = len(entries)
         entries.append((header + shift, packed, nbytes, crc, method, flags, name, 0, -1, at, after - at))
@@ -299,22 +339,27 @@ def read_directory(
 
 def _zip64(fields: bytes, *values: int) -> tuple[int, int, int]:
     """Return size, packed size and header offset, from the extra field for those that do not fit in four bytes."""
+    field, wanted = _field(fields, 1), sum(value == _U4 for value in values)
+    # Exactly this many bytes are possible without zip64.
+    size, packed, header = values
+    if len(field) >= 8 * wanted:
+        large = iter(struct.unpack_from(f"<{wanted}Q", field))
+        size, packed, header = (next(large) if value == _U4 else value for value in values)
+        if max(size, packed, header) > _MOST:
+            raise ZipFormatError("an entry of its directory has an impossible size or offset")
+    return size, packed, header
+
+
+def _field(fields: bytes, wanted: int) -> bytes:
+    """Return what is in the first extra field of a kind; empty if there is none, or not all of it."""
     at = 0
     while at + 4 <= len(fields):
         kind, nbytes = struct.unpack_from("<2H", fields, at)
-        if kind == 1:
-            wanted = sum(value == _U4 for value in values)
-            if nbytes < 8 * wanted or at + 4 + nbytes > len(fields):
-                break
-            large = iter(struct.unpack_from(f"<{wanted}Q", fields, at + 4))
-            size, packed, header = (next(large) if value == _U4 else value for value in values)
-            if max(size, packed, header) > _MOST:
-                raise ZipFormatError("an entry of its directory has an impossible size or offset")
-            return size, packed, header
-        at += 4 + nbytes
-    # Exactly this many bytes are possible without zip64.
-    size, packed, header = values
-    return size, packed, header
+        at += 4
+        if kind == wanted:
+            return fields[at : at + nbytes] if at + nbytes <= len(fields) else b""
+        at += nbytes
+    return b""
 
 
 def check_entry(columns: IntArray, row: int) -> None:
@@ -429,14 +474,20 @@ def moved_header(name: str, columns: IntArray, row: int, when: tuple[int, int]) 
     It says that it needs zip64, and has the sizes that may have stood behind the data.
     """
     packed, nbytes, crc, method, flags = columns[PACKED : FLAGS + 1, row].tolist()
-    return _header(name, (packed, nbytes, crc, method, flags & ~_SIZES_FOLLOW), when, True)
+    return _header(name, (packed, nbytes, crc, method, _moved_flags(name, flags)), when, True)
 
 
-def moved_entry(columns: IntArray, row: int, header: int, prefix_nbytes: int) -> tuple[int, ...]:
+def moved_entry(name: str, columns: IntArray, row: int, header: int, prefix_nbytes: int) -> tuple[int, ...]:
     """Return the columns of an entry that was copied to another archive with :func:`moved_header`."""
-    packed, nbytes, crc, method, flags, name = columns[PACKED : NAME + 1, row].tolist()
-    data = header + prefix_nbytes
-    return header, packed, nbytes, crc, method, flags & ~_SIZES_FOLLOW, name, data + packed, data, 0, 0
+    packed, nbytes, crc, method, flags = columns[PACKED : FLAGS + 1, row].tolist()
+    data, flags = header + prefix_nbytes, _moved_flags(name, flags)
+    raw = len(encoded_name(name, flags))
+    return header, packed, nbytes, crc, method, flags, raw, data + packed, data, 0, 0
+
+
+def _moved_flags(name: str, flags: int) -> int:
+    """Return the flags of an entry that is copied, whose name then is in UTF-8."""
+    return flags & ~(_SIZES_FOLLOW | _UTF8) | _flags(name)
 
 
 def central_record(name: str, columns: IntArray, row: int, when: tuple[int, int], *, zip64: bool = False) -> bytes:

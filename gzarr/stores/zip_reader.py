@@ -461,6 +461,10 @@ class RemoteZipStore(ZipReader):
         token = self._token(directory, row)
         if request.version is not None and token != request.version:
             raise ValueReplacedError(f"{self!r}: {request.key!r} was replaced meanwhile", key=request.key)
+        if token is not None and token == request.unless_version:
+            if self._is_confirmed(directory, row):
+                return Answer(None, token, unchanged=True)
+            return self._answer(replace(request, unless_version=None))
         if request.byte_range == ByteRange():
             value = self._values([request.key], request.most_nbytes)[0]
         else:
@@ -476,6 +480,17 @@ class RemoteZipStore(ZipReader):
                 key=request.key,
             )
         return Answer(value, token, size=int(directory.columns[z.SIZE, row]) if row >= 0 else None)
+
+    def _is_confirmed(self, directory: CentralDirectory, row: int) -> bool:
+        """Return whether the archive is as it was, which takes one request; False also where the value takes none."""
+        file: Any = self._state[0]
+        offset, nbytes = map(int, self._span(directory.columns, row))
+        if file.kept([(offset, nbytes)], directory.version) is not None:
+            return False
+        if file.has(directory.version):
+            return True
+        self.forget(directory.version)
+        return False
 
     def _values(self, keys: Sequence[str], most_nbytes: int | None) -> list[bytes | None]:
         if len(keys) == 1:

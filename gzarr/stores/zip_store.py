@@ -143,7 +143,7 @@ class ZipStore(ZipReader, WholeValues):
             with self._lock:
                 if self._writer is None:
                     return super()._reload()
-                if self._writer.finished:
+                if self._writer.finished or self._writer.has_ended():
                     # In place, or gone.
                     self._state = (LocalFile(self.path), None)
                     return super()._reload()
@@ -171,10 +171,15 @@ class ZipStore(ZipReader, WholeValues):
 
     def _begin(self, old: CentralDirectory, found: Any) -> ZipWriter:
         writer = ZipWriter(self.path, old, found, as_ozx=self._is_ozx, lock=self._lock)
-        # First: an interrupt may come between any two of these.
-        self._finalizer = weakref.finalize(self, writer.finish)
-        self._writer, self._state = writer, (writer.file, writer.directory)
-        _writing[str(self.path)] = self
+        try:
+            # First: an interrupt may come between any two of these.
+            self._finalizer = weakref.finalize(self, writer.finish)
+            self._writer, self._state = writer, (writer.file, writer.directory)
+            _writing[str(self.path)] = self
+        except BaseException:
+            # A finalizer that this store may not know of has nothing to do then.
+            writer.discard()
+            raise
         return writer
 
     def _check_writable(self) -> None:
@@ -185,8 +190,10 @@ class ZipStore(ZipReader, WholeValues):
 
     def _current_writer(self) -> ZipWriter:
         """Return the writer, begun if need be; the caller holds the lock."""
+        if self._writer is not None and self._writer.has_ended():
+            # An interrupt came before this store knew.
+            self.flush()
         if self._writer is not None:
-            self._writer.check_not_finished()
             return self._writer
         directory = self._open()[1]
         return self._begin(directory, directory.version)
@@ -234,10 +241,7 @@ class ZipStore(ZipReader, WholeValues):
             rows = self._open()[1].rows
             present = [key for key in wanted if key in rows]
             if present:
-                writer = self._current_writer()
-                writer.check_alone()
-                for key in present:
-                    writer.directory.remove(key)
+                self._current_writer().remove(present)
 
     def erase_prefix(self, prefix: str) -> None:
         """Erase all keys that start with ``prefix``."""
@@ -261,9 +265,7 @@ class ZipStore(ZipReader, WholeValues):
             if writer is None or writer.finished:
                 return
             writer.commit()
-            self._finalizer.detach()
-            self._writer, self._state = None, (LocalFile(self.path), None)
-            _writing.pop(str(self.path), None)
+            self._forget_writer(writer)
 
     def discard(self) -> None:
         """Forget what was written since the last :meth:`flush`; the archive stays as it is.
@@ -279,10 +281,16 @@ class ZipStore(ZipReader, WholeValues):
             writer = self._writer
             if writer is None:
                 return
-            writer.check_alone()
-            self._finalizer.detach()
             writer.discard()
-            self._writer, self._state = None, (LocalFile(self.path), None)
+            self._forget_writer(writer)
+
+    def _forget_writer(self, writer: ZipWriter) -> None:
+        # A handler of a signal may have begun another one meanwhile.
+        if self._writer is writer:
+            self._finalizer.detach()
+            # What was to be made and was discarded is still to be made.
+            is_absent = writer.found is None and status_at(self.path) is None
+            self._writer, self._state = None, (LocalFile(self.path), CentralDirectory() if is_absent else None)
             _writing.pop(str(self.path), None)
 
     def close(self) -> None:

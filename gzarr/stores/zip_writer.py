@@ -23,6 +23,7 @@ from .atomic_files import (
 )
 from .descriptors import close_all, open_into
 from .file_tree import identity
+from .local_paths import status_at
 from .zip_files import LocalFile, opened
 from .zip_format import CentralDirectory
 
@@ -53,7 +54,7 @@ def _alone(
 
     @functools.wraps(method)
     def call(writer: ZipWriter, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        writer.check_alone()
+        writer._check_alone()
         writer._busy = True
         try:
             return method(writer, *args, **kwargs)
@@ -108,7 +109,10 @@ class ZipWriter:
         self._busy = False
         self.finished: bool = False
         self._as_ozx = as_ozx
-        self._found = found
+        #: Version of the archive that this one replaces; None if there was none.
+        self.found: Hashable | None = found
+        # What the complete file is known by when it has the path of the archive; None until it is about to get that.
+        self._complete: tuple[int, ...] | None = None
         self._pid = os.getpid()
         self._when = z.dos_time(time.time())
         self._old = old.raw
@@ -156,7 +160,7 @@ class ZipWriter:
                 "file is not written to: copy its hierarchy to another one"
             )
         with opened(self._path) as source:
-            if identity(os.fstat(source)) != self._found:
+            if identity(os.fstat(source)) != self.found:
                 raise StoreError(f"the zip archive {str(self._path)!r} was replaced meanwhile; open it again")
             left = old.begin
             while left:
@@ -170,7 +174,7 @@ class ZipWriter:
     def _write(self, data: bytes | memoryview) -> None:
         _write(self._fd, data)
 
-    def check_alone(self) -> None:
+    def _check_alone(self) -> None:
         """Refuse to begin something in the midst of something else.
 
         Raises
@@ -184,18 +188,47 @@ class ZipWriter:
                 "(by a handler of a signal?): write to it, flush and close it after that"
             )
 
-    def check_not_finished(self) -> None:
+    def has_ended(self) -> bool:
+        """Return whether the new version is in place, or gone; an interrupt may come before the caller knows."""
+        if not self._fds:
+            return True
+        if self._complete is None:
+            return False
+        status = status_at(self._path)
+        return status is not None and _known_by(status) == self._complete
+
+    def _check_not_ended(self) -> None:
         """Refuse changes that would be in no archive.
 
         Raises
         ------
         StoreError
-            If the end of the process has completed the new version.
+            If the new version has been completed, or discarded.
         """
         if self.finished:
             raise StoreError(
                 f"the zip archive {str(self._path)!r} was completed when the process ended, and takes no more values: "
                 "wait for the threads that write to it before the program ends"
+            )
+        if self.has_ended():
+            raise StoreError(
+                f"the zip archive {str(self._path)!r} was completed or closed right before a change (by a handler of a "
+                "signal?), which is not made: try it again"
+            )
+
+    def _check_room(self, key: str, record_nbytes: int) -> None:
+        """Refuse an entry whose record would make the directory larger than readers take it."""
+        directory = self.directory
+        most = directory.nbytes + record_nbytes
+        if self._as_ozx and self._end >= 1 << 32:
+            # Entries that are moved may need a field for an offset.
+            most += 12 * (len(directory.rows) + 1)
+        if most > z.MOST_DIRECTORY_BYTES:
+            raise StoreError(
+                f"the zip archive {str(self._path)!r} has {len(directory.rows):,} entries, and no room for {key!r}: "
+                f"its directory would have more than {z.MOST_DIRECTORY_BYTES >> 20} MiB, which are not read; write "
+                "fewer and larger values (shards=... puts many chunks into one), or a directory of files",
+                key=key,
             )
 
     @_alone
@@ -207,11 +240,13 @@ class ZipWriter:
         StoreError
             If it cannot be written; the earlier one is still there.
         """
-        self.check_not_finished()
+        self._check_not_ended()
         nbytes, crc = sum(part.nbytes for part in parts), 0
         for part in parts:
             crc = zlib.crc32(part, crc)
         header = z.local_header(key, nbytes, crc, self._when, zip64=self._as_ozx)
+        entry = z.new_entry(key, self._end, len(header), nbytes, crc)
+        self._check_room(key, z.record_nbytes(entry))
         try:
             # After what a failed write may have left.
             os.lseek(self._fd, self._end, os.SEEK_SET)
@@ -223,8 +258,16 @@ class ZipWriter:
                     self._write(part)
         except OSError as error:
             raise self._failure(f"write {key!r}", error) from error
-        self.directory.add(key, z.new_entry(key, self._end, len(header), nbytes, crc))
+        # First: an interrupt may come after the entry is listed, and the next one must not be written over it.
         self._end += len(header) + nbytes
+        self.directory.add(key, entry)
+
+    @_alone
+    def remove(self, keys: Iterable[str]) -> None:
+        """Have some values leave the directory."""
+        self._check_not_ended()
+        for key in keys:
+            self.directory.remove(key)
 
     @_alone
     def commit(self) -> None:
@@ -237,7 +280,14 @@ class ZipWriter:
         """
         if not self._fds or os.getpid() != self._pid:
             return
-        if LocalFile(self._path).version() != self._found:
+        if not self.has_ended():
+            self._put_in_place()
+        self._remove()
+        with contextlib.suppress(OSError):
+            sync_directory(None, f"{self._path.parent}{os.sep}")
+
+    def _put_in_place(self) -> None:
+        if LocalFile(self._path).version() != self.found:
             raise StoreError(
                 f"the zip archive {str(self._path)!r} was changed by another writer; what was written here is lost "
                 "when this store is closed: open it again, and let one process write at a time"
@@ -251,13 +301,16 @@ class ZipWriter:
                 rows = sorted(directory.rows.items(), key=lambda entry: int(columns[z.HEADER, entry[1]]))
                 os.lseek(self._fd, self._end, os.SEEK_SET)
                 self._write_directory(self._fd, self._end, directory, rows)
-                flush_if_possible(self._fd)
-                self.file.path.replace(self._path)
+                self._rename(self._fd, self.file.path)
         except OSError as error:
             raise self._failure("complete it", error) from error
-        self._remove()
-        with contextlib.suppress(OSError):
-            sync_directory(None, f"{self._path.parent}{os.sep}")
+
+    def _rename(self, fd: int, path: Path) -> None:
+        """Give a complete file the path of the archive."""
+        flush_if_possible(fd)
+        # First: an interrupt may come right after the new name, and then nothing may be written to the file.
+        self._complete = _known_by(os.fstat(fd))
+        path.replace(self._path)
 
     def _write_directory(
         self, fd: int, begin: int, directory: CentralDirectory, rows: Iterable[tuple[str, int]], comment: bytes = b""
@@ -302,11 +355,10 @@ class ZipWriter:
                 row = directory.rows[key]
                 header, nbytes = z.moved_header(key, columns, row, self._when), int(columns[z.PACKED, row])
                 _move(self._fd, fd, header, offset, nbytes)
-                moved.add(key, z.moved_entry(columns, row, end, len(header)))
+                moved.add(key, z.moved_entry(key, columns, row, end, len(header)))
                 end += len(header) + nbytes
             self._write_directory(fd, end, moved, moved.rows.items(), self._comment(offsets))
-            flush_if_possible(fd)
-            temporary.replace(self._path)
+            self._rename(fd, temporary)
         except BaseException:
             with contextlib.suppress(OSError):
                 temporary.unlink()
@@ -397,6 +449,11 @@ class ZipWriter:
                 self._unlink()
             if locked:
                 self._lock.release()
+
+
+def _known_by(status: os.stat_result) -> tuple[int, ...]:
+    """Return what tells a file from others, and stays when it is renamed."""
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def _write(fd: int, data: bytes | memoryview) -> None:

@@ -115,7 +115,8 @@ def copy(  # noqa: PLR0913
     device
         Device that decodes and encodes: ``"cpu"``, ``"cuda"``, ``"cuda:N"`` or ``"auto"``.
     overwrite
-        Whether to erase an existing node first, with everything below it.
+        Whether to erase an existing node first, with everything below it; without a node, chunks that would become part
+        of the copy.
     resume
         Whether to continue an interrupted copy. Existing data is compared with the source. Existing nodes that the
         source lacks are an error, since they may be wanted; other values that it lacks stay.
@@ -139,7 +140,8 @@ def copy(  # noqa: PLR0913
     client
         ``distributed.Client``, or any ``concurrent.futures.Executor``, in whose processes chunks are read and written.
         They must see both stores under the same names, and each needs ``budget_bytes`` for each of its threads. None
-        for this process.
+        for this process. After an error, parts that have begun are waited for; but workers of ``distributed`` may still
+        finish theirs later.
     progress
         Whether a copy that takes a while shows a progress bar, on a terminal or in a notebook.
 
@@ -269,6 +271,7 @@ def _plan_nodes(
     known: set[str | None] = set()
     for below, metadata in nodes.items():
         to, at = join_path(target.path, below), join_path(root.path, below)
+        _check_reserved(below, metadata, zarr_format, f"/{at}")
         if isinstance(metadata, GroupMetadata):
             attributes, members = conventions.of_group(below, metadata.attributes), conventions.members_of_group(below)
             group = group_metadata(metadata, zarr_format, attributes, members)
@@ -333,12 +336,26 @@ def _plan_nodes(
         check_names(what, value, known)
 
 
+def _check_reserved(below: str, metadata: NodeMetadata, zarr_format: ZarrFormat, name: str) -> None:
+    """Refuse a node whose name, which its format allows, is reserved by that of the copy."""
+    own, format = FORMATS[metadata.zarr_format], FORMATS[zarr_format]
+    last = below.rpartition("/")[2]
+    if format.is_reserved(last) and not own.is_reserved(last):
+        raise ArgumentError(
+            f"{name!r} cannot be copied to Zarr format {zarr_format!r}: a node cannot be named {last!r} there, for "
+            f"{format.title} reserves such names; give it another name first, or keep the format"
+        )
+
+
 def _plan_others(planned: Copy, root: Group, nodes: Mapping[str, NodeMetadata], options: CopyOptions) -> None:
     """Plan the copy of values below a group that are part of no node."""
     target, said = planned.target, planned.differences
     found = {}
     for below, keys in other_values(root, nodes).items():
-        reasons = {key: why_left_out(join_path(target.path, key), target.store, said.formats) for key in keys}
+        reasons = {
+            key: why_left_out(join_path(target.path, key), target.store, said.formats, in_group=key == below)
+            for key in keys
+        }
         lost = [f"{join_path(root.path, key)!r} is left out: {why}" for key, why in reasons.items() if why is not None]
         if lost and not options.lossy:
             more = f" (one of {len(lost)} such keys)" if len(lost) > 1 else ""

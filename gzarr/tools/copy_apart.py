@@ -35,6 +35,6 @@ class ApartCopy(Copy):
         self._source = source
 
     def _steps(self, executor: Any) -> Iterator[int]:
-        if self._erase:
+        if self._erase or self._strays:
             check_elsewhere([self._source], self._store, self._path, operation="copy", instead=WAY_OUT)
         yield from super()._steps(executor)

@@ -8,6 +8,8 @@ their keys below the group that is copied.
 - Documents that lie in a group are those of nodes, in whichever format, and left out. So are hidden files and folders,
   whose names begin with a dot: repositories (`.git`), links of editors, what gzarr keeps in directories (locks,
   unfinished writes), and what desktops leave in each folder that they show.
+- Attributes in an implicit group are those of no node. A copy, whose groups are explicit, would show them, so they are
+  a loss.
 - Hierarchies of the 2022 drafts, where documents and chunks lie elsewhere, have no such values.
 - Large values pass through a file without a name, so that neither store has to be a directory, memory is bounded, and
   each value is still written once, as a whole. (Stores of fsspec and of zarr-python take whole values only.)
@@ -97,16 +99,18 @@ def other_values(root: Group, nodes: Mapping[str, NodeMetadata]) -> dict[str, li
     start = f"{root.path}/" if root.path else ""
     folders: list[str] = []
     groups = (
-        (f"{join_path(root.path, below)}/".lstrip("/"), FORMATS[metadata.zarr_format])
+        (join_path(root.path, below), metadata)
         for below, metadata in nodes.items()
         if isinstance(metadata, GroupMetadata) and not FORMATS[metadata.zarr_format].has_entry_point
     )
     while some := list(itertools.islice(groups, _TOGETHER)):
-        listings = _all(store, [partial(store.list_dir, prefix) for prefix, _ in some])
-        for (_, format), (keys, prefixes) in zip(some, listings, strict=True):
+        listings = _all(store, [partial(store.list_dir, f"{path}/".lstrip("/")) for path, _ in some])
+        for (path, metadata), (keys, prefixes) in zip(some, listings, strict=True):
+            format = FORMATS[metadata.zarr_format]
+            lost = format.keys(path, consolidated=False) if metadata.implicit else ()
             for key in keys:
                 name = key.rpartition("/")[2]
-                if not (is_document(key) or name in format.document_names or _is_ignored(name)):
+                if key in lost or not (is_document(key) or name in format.document_names or _is_ignored(name)):
                     below = key[len(start) :]
                     found[below] = [below]
             folders += [
@@ -138,7 +142,9 @@ def _all(store: ReadableStore, calls: Sequence[Callable[[], T]]) -> list[T]:
     return io_threads.call_all(calls) if isinstance(store, RemoteValues) else [call() for call in calls]
 
 
-def why_left_out(key: str, store: ReadableStore, formats: tuple[ZarrFormat, ZarrFormat]) -> str | None:
+def why_left_out(
+    key: str, store: ReadableStore, formats: tuple[ZarrFormat, ZarrFormat], *, in_group: bool
+) -> str | None:
     """Return why a copy cannot have a value that is part of no node, or None if it can.
 
     Parameters
@@ -147,9 +153,13 @@ def why_left_out(key: str, store: ReadableStore, formats: tuple[ZarrFormat, Zarr
         Key of the value in the copy.
     store, formats
         Store of the copy, and the formats of source and copy.
+    in_group
+        Whether it lies directly in a group.
     """
     before, after = formats
     name = key.rpartition("/")[2]
+    if in_group and is_document(key):
+        return "it has attributes of a group that has no other document, so nobody reads them"
     # Only directories and memory have other names, those of files that are not text.
     if not isinstance(store, DirectoryStore | MemoryStore) and any(unpaired_surrogates(key, "")):
         return f"its name has characters that UTF-8 cannot encode, and names in {store!r} are UTF-8"

@@ -19,7 +19,7 @@ from ..metadata.formats import FORMATS
 from ..metadata.model import ArrayMetadata, GroupMetadata
 from ..metadata.to_documents import dump
 from ..nodes.change import delete_node, hold_documents, reader_of
-from ..nodes.create import inspect_below, inspect_location, stray_chunks, write_new_group
+from ..nodes.create import erase_strays, inspect_below, inspect_location, stray_chunks, write_new_group
 from ..progress import watch
 from ..stores.base import flushing, is_listable
 from ..stores.keys import join_path
@@ -107,6 +107,7 @@ class Copy:
         self.target: CopyTarget = target
         self._store, self._path, self._location = target.store, target.path, target.location
         self._erase = False
+        self._strays: list[ArrayCopy] = []
         self._resume = False
         self._made: set[str] = set()
         self.groups: dict[str, GroupMetadata] = {}
@@ -159,18 +160,34 @@ class Copy:
             self._check_same()
             self._check_no_others()
             return
-        taken = "is a node" if self._location.occupied else ""
-        if not taken and self.arrays and not self.groups:
-            (array,) = self.arrays
-            taken = "are chunks without an array" if stray_chunks(self._store, self._path, array.metadata) else ""
-        if taken and not overwrite:
+        self._erase = self._location.occupied
+        if self._erase and not overwrite:
             raise ArgumentError(
-                f"there {taken} at {where} already; pass resume=True to continue an interrupted copy, or "
+                f"there is a node at {where} already; pass resume=True to continue an interrupted copy, or "
                 "overwrite=True to erase it with everything below it"
             )
-        self._erase = bool(taken)
+        self._strays = [] if self._erase else list(self._with_strays())
+        if self._strays and not overwrite:
+            raise ArgumentError(
+                f"there are chunks without an array at '/{self._strays[0].path}' in {self._store!r} already; pass "
+                "resume=True to continue an interrupted copy, or overwrite=True to erase such chunks"
+            )
         if not overwrite and self.others is not None:
             self._check_no_values(self.others)
+
+    def _with_strays(self) -> Iterator[ArrayCopy]:
+        """Yield the arrays that have chunks already, where there is no node: these would become part of the copy."""
+        if self._location.is_empty:
+            return
+        if not is_listable(self._store):
+            return
+        # For many arrays, one listing tells that there is nothing.
+        below = f"{self._path}/" if self._path else ""
+        if self.groups and next(iter(self._store.list_prefix(below)), None) is None:
+            return
+        for array in self.arrays:
+            if stray_chunks(self._store, array.path, array.metadata):
+                yield array
 
     def _check_no_values(self, others: OtherValues) -> None:
         """Refuse to replace values where there is no node."""
@@ -269,6 +286,8 @@ class Copy:
             # Its documents come last. Until then, only this lock keeps others from creating a node in its place.
             with hold_node(self._store, array.path):
                 self._check_array(array)
+                if array in self._strays:
+                    erase_strays(self._store, array.path, array.metadata)
                 yield from array.steps(executor)
         if self.others is not None:
             yield from self.others.steps(executor)

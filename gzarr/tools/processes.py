@@ -72,7 +72,8 @@ def in_processes(executor: Executor, work: WorkOfProcesses[Found], parts: Iterab
 
     A part is done again if its process is killed meanwhile (by dask.distributed) or if it fails; each stored value is
     replaced in one step, and so has its old or its new value at any time. After an error, parts that have not begun are
-    given up.
+    given up, and those that have are waited for, so that nothing is written later. Only dask.distributed does not tell
+    which have begun: its workers may still finish some.
     """
     data = pickled(work)
     left = iter(parts)
@@ -86,8 +87,8 @@ def in_processes(executor: Executor, work: WorkOfProcesses[Found], parts: Iterab
             for future in done:
                 yield future.result()
     finally:
-        for future in pending:
-            future.cancel()
+        # (Another interrupt ends the waiting.)
+        wait([future for future in pending if not future.cancel()])
 
 
 def pickled(work: WorkOfProcesses[Any]) -> bytes:

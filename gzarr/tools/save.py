@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,8 +15,9 @@ from ..hierarchy.array_spec import new_metadata
 from ..hierarchy.create import create_array, create_group
 from ..hierarchy.new_nodes import arguments_of_data
 from ..hierarchy.open import open as open_node
+from ..metadata.formats import FORMATS, check_zarr_format
 from ..stores.base import flushing
-from ..stores.keys import normalize_path
+from ..stores.keys import join_path, normalize_path
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -56,7 +58,7 @@ def save(
     Raises
     ------
     ArgumentError
-        If there are no arrays, or if two arrays have the same name.
+        If there are no arrays, if two arrays have the same name, or if one cannot have its name; nothing was changed.
     ArgumentError, ReadOnlyError, NodeTypeError, StoreError, ChunkWriteError
         As for :func:`create_array`.
 
@@ -90,11 +92,12 @@ def save(
         together[f"arr_{i}"] = array
     if not together:
         raise ArgumentError("save needs at least one array")
-    # An array that cannot be stored raises before anything is written.
+    # A name or an array that cannot be stored raises before anything is written.
+    together = _by_path(together, path, zarr_format)
     dtypes = {}
     for name, array in together.items():
         data, shape, arguments = arguments_of_data(array, None, {}, zarr_format)
-        metadata = new_metadata(normalize_path(name), shape, zarr_format, **arguments)
+        metadata = new_metadata(name, shape, zarr_format, **arguments)
         # Arrays that are not in memory are read when they are stored, unless they may be in the group to be erased.
         together[name] = all_of(data, metadata, name) if overwrite or isinstance(data, np.ndarray) else data
         dtypes[name] = arguments["dtype"]
@@ -103,7 +106,38 @@ def save(
     )
     with flushing(store, group.store):
         for name, array in together.items():
-            group.create_array(name, data=array, dtype=dtypes[name])
+            # Chunks may lie there that are part of no node, and were not erased with the group.
+            group.create_array(name, data=array, dtype=dtypes[name], overwrite=overwrite)
+
+
+def _by_path(named: Mapping[str, Any], path: str, zarr_format: NewFormat) -> dict[str, Any]:
+    """Return arrays by their paths in a group that will have nothing else.
+
+    Raises
+    ------
+    ArgumentError
+        If one cannot have its name there.
+    """
+    check_zarr_format(zarr_format, new=True)
+    format, group = FORMATS[zarr_format], normalize_path(path)
+    found: dict[str, Any] = {}
+    for name, array in named.items():
+        below = normalize_path(name)
+        if not below:
+            raise ArgumentError(f"an array in a group needs a name, not {name!r}")
+        if below in found:
+            raise ArgumentError(f"two arrays are named {below!r}")
+        # Names that each are possible may be too many together.
+        normalize_path(join_path(group, below))
+        for segment in below.split("/"):
+            if format.is_reserved(segment):
+                raise ArgumentError(f"an array cannot be named {name!r}: {format.title} reserves {segment!r}")
+        found[below] = array
+    for below in found:
+        *above, _ = itertools.accumulate(below.split("/"), join_path)
+        for other in found.keys() & above:
+            raise ArgumentError(f"an array cannot be named {below!r}: {other!r} is an array, too, and not a group")
+    return found
 
 
 def load(

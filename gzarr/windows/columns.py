@@ -13,7 +13,7 @@ from ..errors import ArgumentError
 from ..hierarchy.group import Group
 from ..hierarchy.open import open_group
 from ..sparse.matrix import Matrix
-from ..sparse.names import elements_of
+from ..sparse.names import categories_beside, elements_of, path_of_categories
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -79,6 +79,23 @@ class Codes(ColumnArray):
         return elements_of(column["categories"]).reshape(-1), bool(column.metadata.attributes.get("ordered", False))
 
 
+class CodesBeside(Codes):
+    """The codes of a categorical column of AnnData 0.7, an array whose categories are another one."""
+
+    __slots__ = ()
+
+    def categories(self) -> tuple[npt.NDArray[Any], bool]:
+        """Read the categories; as :meth:`Codes.categories`."""
+        found = categories_beside(self)
+        if found is None:
+            raise ArgumentError(
+                f"the categories of {self.name!r} in {self.store!r} are to be beside it, in "
+                f"{path_of_categories(self)!r}, and are not in this store: open the file as a group, and give its "
+                "member, as in adata['obs/cell_type']"
+            )
+        return elements_of(found).reshape(-1), bool(found.metadata.attributes.get("ordered", False))
+
+
 class NullableValues(ColumnArray):
     """The values of a column of which some are missing: what stands there is no value."""
 
@@ -100,7 +117,7 @@ class NullableValues(ColumnArray):
 
 
 def inputs_of(name: str, value: Any) -> Mapping[str, Any]:
-    """Return what a group stands for, by name; other values as they are.
+    """Return what a group, or an array of codes, stands for, by name; other values as they are.
 
     A categorical column is the array of its codes, in which −1 is a missing value. A column of nullable
     integers, booleans or strings is its values, and beside them, as ``name + "_mask"``, whether each is missing.
@@ -120,7 +137,7 @@ def inputs_of(name: str, value: Any) -> Mapping[str, Any]:
         If a member of a group is missing or wrong.
     """
     if not isinstance(value, Group):
-        return {name: value}
+        return {name: CodesBeside(value) if _has_categories(value) else value}
     encoding = _encoding_of(value)
     if encoding in _MATRICES:
         return {name: Matrix(value)}
@@ -145,6 +162,13 @@ def inputs_of(name: str, value: Any) -> Mapping[str, Any]:
 def stands_for_arrays(value: object) -> bool:
     """Return whether a value is a group that :func:`inputs_of` takes; others are mappings of their members."""
     return isinstance(value, Group) and _encoding_of(value) in (*_MATRICES, "categorical", *_NULLABLE)
+
+
+def _has_categories(value: Any) -> bool:
+    """Return whether a value is a categorical column of AnnData 0.7, also one whose store has nothing else."""
+    if not isinstance(value, Array) or isinstance(value, ColumnArray) or path_of_categories(value) is None:
+        return False
+    return not value.path or categories_beside(value) is not None
 
 
 def _encoding_of(group: Group) -> Any:

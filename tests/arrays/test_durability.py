@@ -274,7 +274,8 @@ def test_who_wrote_it_decides(store):
     for name in stay + go:
         (store.root / name).write_bytes(b"")
     for name in (stay[0], stay[3], go[1], go[2]):
-        age(store.root / name, 2)
+        age(store.root / name, 25)
+    age(store.root / stay[1], 23)
     age(store.root / go[0], 0)
     finish(forked(lambda: store.set("k", b"")))
     assert sorted(path.name for path in temporaries(store.root)) == sorted(stay)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import msgpack
@@ -353,3 +354,38 @@ def test_dates_of_another_type() -> None:
     assert [row.astype(str).tolist() for row in array[...]] == [["2020-01-01"], ["2020-01-02"]]
     with pytest.raises(gzarr.ArgumentError, match=r"cannot be stored as datetime64\[D\]"):
         array[1] = np.array(["2020-01-02T01"], "M8[h]")
+
+
+@pytest.mark.parametrize(
+    ("codec", "fill", "items"),
+    [
+        (JSON, 0.0, [-0.0, 0.0]),
+        (JSON, 0, [0.0, False]),
+        (JSON, [1], [[True], [1.0], [1]]),
+        (JSON, {"a": 1}, [{"a": True}, {"a": 1.0}, {"a": 1}]),
+        (JSON, {"a": [0.0]}, [{"a": [-0.0]}]),
+        (MSGPACK, {"a": 1, "b": 2}, [{"b": 2, "a": 1}]),
+        (ROWS, 0.0, [-0.0, 0.0]),
+    ],
+)
+def test_what_is_only_equal_to_the_fill_value_is_stored(codec: Any, fill: Any, items: list[Any]) -> None:
+    for item in items:
+        store: dict[str, bytes] = {}
+        array = made(codec, store, chunks=(1,))
+        store[".zarray"] = json.dumps({**json.loads(bytes(store[".zarray"])), "fill_value": fill}).encode()
+        array = gzarr.open_array(store, mode="r+", device="cpu")
+        array[:] = objects(item, item)
+        is_same = repr(item) == repr(fill)
+        assert array.nchunks_initialized == (0 if is_same else 2), item
+        expected = item if codec is not ROWS or is_same else np.array([0], "i4")
+        assert [repr(found) for found in array[...].tolist()] == [repr(expected)] * 2
+
+
+def test_what_is_only_equal_to_the_fill_value_is_cleared() -> None:
+    store: dict[str, bytes] = {}
+    array = made(JSON, store, chunks=(2,), fill_value=0.0)
+    array[...] = objects(1.5, -0.0)
+    array.resize((1,), erase=False)
+    grown = gzarr.open_array(store, mode="r+", device="cpu")
+    grown.resize((2,))
+    assert repr(grown[...].tolist()) == "[1.5, 0.0]"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 from support import zarr_arrays as z
 
 import gzarr
+from gzarr.arrays.casting import _check_same
 from gzarr.stores.local import LocalStore
 from gzarr.stores.memory import MemoryStore
 
@@ -395,3 +397,41 @@ def test_any_sequence_of_writes(data: st.DataObject) -> None:
         array[index] = value
         expected[index] = value
         z.same(array[...], expected)
+
+
+@pytest.mark.parametrize("bits", [63, 64])
+def test_processors_that_give_the_largest_integer(bits: int) -> None:
+    """For numbers that are too large, as those of Arm do: as a floating-point number, it is equal to the first one."""
+    dtype = np.dtype("i8" if bits == 63 else "u8")
+    for kind in ("f4", "f8", "g"):
+        fits = np.array([np.nextafter(np.array(2.0**bits, "f4"), np.array(0, "f4")), 0], kind)
+        _check_same(fits, fits.astype(dtype), dtype, "/")
+        with pytest.raises(gzarr.ArgumentError, match="cannot be stored"):
+            _check_same(np.array([2.0**bits], kind), np.array([np.iinfo(dtype).max]), dtype, "/")
+
+
+@pytest.mark.parametrize(
+    ("zarr_format", "dtype"), [(1, "f4"), (2, "f4"), (2, ">i2"), (2, [("a", "u1"), ("b", "M8[s]")]), (2, object)]
+)
+def test_without_a_fill_value_all_chunks_are_stored(zarr_format: Any, dtype: Any) -> None:
+    """The document says nothing of absent chunks: elsewhere, these may be anything."""
+    codec: dict[str, Any] = {"filters": [numcodecs.JSON()]} if dtype is object else {}
+    store: dict[str, Any] = {}
+    zeros = np.zeros(6, dtype)
+    gzarr.create_array(store, shape=6, chunks=2, dtype=dtype, zarr_format=zarr_format, device="cpu", **codec)
+    name = ".zarray" if zarr_format == 2 else "meta"
+    store[name] = json.dumps({**json.loads(bytes(store[name])), "fill_value": None}).encode()
+    array = gzarr.open_array(store, mode="r+", device="cpu")
+    assert array.write_empty_chunks
+    array[:2] = array[2:4] = zeros[:2]
+    array.write_many([slice(4, 6)], [zeros[:2]])
+    assert array.nchunks_initialized == 3
+    # What is asked for is done.
+    asked = gzarr.Array(array.metadata, array.store, "", device="cpu", mode="r+", write_empty_chunks=False)
+    asked[:3] = zeros[:3]
+    assert asked.nchunks_initialized == 1
+    # As in JavaScript, where null of version 3 is zero.
+    new = {**z.v3((4,), (2,), "int16", [z.LITTLE], 0), "fill_value": None}
+    third = gzarr.open_array(MemoryStore({"zarr.json": json.dumps(new).encode()}), mode="r+", device="cpu")
+    third[...] = 0
+    assert third.nchunks_initialized == 0

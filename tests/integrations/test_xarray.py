@@ -96,6 +96,17 @@ def test_fill_values_may_be_masked_or_not() -> None:
         xr.testing.assert_identical(default, masked if is_version_2 else plain)
 
 
+@pytest.mark.parametrize("dtype", ["c8", ">c16"])
+def test_both_parts_of_masked_complex_elements_are_nan(dtype: str, tmp_path: Path) -> None:
+    data = np.array([1 + 2j, 9, 3 - 1j], dtype)
+    gzarr.create_array(tmp_path, path="a", data=data, dimension_names=["x"], fill_value=9, zarr_format=2)
+    found, expected = (
+        xr.open_dataset(tmp_path, engine=engine, consolidated=False)["a"].to_numpy() for engine in (ENGINE, "zarr")
+    )
+    assert np.isnan(found[1].imag)
+    np.testing.assert_array_equal(found.astype("c16").view("f8"), expected.astype("c16").view("f8"))
+
+
 SELECTIONS: dict[str, Callable[[xr.DataArray], xr.DataArray]] = {
     "all": lambda a: a,
     "integers": lambda a: a.isel(y=2, x=-1),

@@ -298,6 +298,108 @@ def test_columns_by_categorical_and_missing_names(adata: gzarr.Group) -> None:
         m.columns_named(["a"])
 
 
+def test_columns_by_bytes(adata: gzarr.Group) -> None:
+    """h5py has text as bytes, and so have files that were made of HDF5."""
+    var: Any = adata["var"]
+    m = gzarr.sparse.open(adata, path="X")
+    text = ["CD3D", "Gén", "MS4A1", "LYZ", "", "None", "1"]
+    encoded = np.array([name.encode() for name in text])
+    var.create_array("bytes", data=encoded)
+    var.create_array("text", data=np.array(text, object), dtype="string")
+    for index in ("bytes", "text"):
+        var.update_attributes({"_index": index})
+        for names in (
+            encoded[[1, 0]], np.array(text)[[1, 0]], np.array(text, object)[[1, 0]], ["Gén", b"CD3D"],
+            iter(text[1::-1]),
+        ):  # fmt: skip
+            assert m.columns_named(names, missing="zero").tolist() == [1, 0]
+        for wrong, words in (
+            ([None], "one is None"),
+            ([1], "one is 1"),
+            ([["LYZ"]], "one is \\['LYZ'\\]"),
+            ([b"\xff"], "one is b'"),
+            (np.array("LYZ"), "must be a list"),
+            (np.array(b"LYZ"), "must be a list"),
+            (np.array(7), "must be a list"),
+        ):
+            with pytest.raises(gzarr.ArgumentError, match=words):
+                m.columns_named(wrong, missing="zero")
+    var.create_array("wrong", data=np.array([b"\xff"] * 7))
+    var.update_attributes({"_index": "wrong"})
+    with pytest.raises(gzarr.ArgumentError, match="no UTF-8"):
+        m.columns_named(["LYZ"])
+
+
+@pytest.mark.parametrize("path", ["obsp/near", "obsm/parts", "varm/parts", "obsm/deeper/parts"])
+def test_columns_that_are_no_genes(path: str) -> None:
+    store = gzarr.MemoryStore()
+    write(store, DATA.shape, compressed(DATA, "csr"), path=path)
+    var = gzarr.create_group(store, path="var", attributes={"_index": "_index"})
+    var.create_array("_index", data=np.array(GENES, object), dtype="string")
+    with pytest.raises(gzarr.ArgumentError, match="have no names in 'var'"):
+        gzarr.sparse.open(store, path=path, device="cpu").columns_named(["LYZ"])
+
+
+def table_of_0_7(root: gzarr.Group, path: str, categories: list[str], codes: Any, ordered: bool = False) -> gzarr.Group:
+    """Write a dataframe with a categorical column as AnnData 0.7 does."""
+    said = {"encoding-type": "dataframe", "encoding-version": "0.1.0", "_index": "_index", "column-order": ["kind"]}
+    table = root.create_group(path, attributes=said)
+    table.create_array("_index", data=np.array([f"cell{i}" for i in range(len(codes))], object), dtype="string")
+    known = table.create_array("__categories/kind", data=np.array(categories, object), dtype="string")
+    known.update_attributes({"ordered": ordered})
+    made = table.create_array("kind", data=np.asarray(codes, "i1"))
+    made.update_attributes({"categories": "__categories/kind"})
+    return table
+
+
+@pytest.mark.filterwarnings("ignore:Element .* was written without encoding metadata")
+def test_categorical_columns_of_anndata_0_7(tmp_path: Path) -> None:
+    anndata = pytest.importorskip("anndata")
+    root = gzarr.create_group(tmp_path / "a", zarr_format=2, device="cpu")
+    lists = [["B", "T"], ["T", "NK", "B"]]
+    codes = [np.arange(60) % 3 - 1, np.arange(60) % 4 - 1]
+    tables: Any = [table_of_0_7(root, f"obs{i}", *each) for i, each in enumerate(zip(lists, codes, strict=True))]
+    wanted = [np.array([*names, None], object)[own] for names, own in zip(lists, codes, strict=True)]
+    for i in range(2):
+        read = anndata.io.read_elem(zarr.open(tmp_path / "a", mode="r")[f"obs{i}"])["kind"]
+        assert read.astype(object).where(read.notna(), None).tolist() == wanted[i].tolist()
+    for i, table in enumerate(tables):
+        loader = Loader({"kind": table["kind"]}, batch_size=30, seed=1)
+        assert loader.categories["kind"].tolist() == lists[i]
+        for batch in loader:
+            np.testing.assert_array_equal(batch["kind"], codes[i][batch.samples])
+    loader = pickle.loads(pickle.dumps(Loader([{"kind": table["kind"]} for table in tables], batch_size=30, seed=1)))
+    names = loader.categories["kind"]
+    assert names.tolist() == ["B", "T", "NK"]
+    for batch in loader:
+        found = np.append(names, None)[batch["kind"]]
+        assert found.tolist() == np.concatenate(wanted)[batch.samples].tolist()
+    # The path of a column alone leads to its codes only.
+    paths = [{"kind": str(tmp_path / "a" / f"obs{i}/kind")} for i in range(2)]
+    for batch in Loader(paths[0], batch_size=30, seed=1):
+        np.testing.assert_array_equal(batch["kind"], codes[0][batch.samples])
+    with pytest.raises(gzarr.ArgumentError, match="open the file as a group"):
+        Loader(paths, batch_size=30)
+    table_of_0_7(root, "ordered", lists[1], codes[1], ordered=True)
+    with pytest.raises(gzarr.ArgumentError, match="ordered"):
+        Loader([{"kind": tables[0]["kind"]}, {"kind": root["ordered/kind"]}], batch_size=30)
+    # Names of columns, too.
+    write(root.store, (60, 3), compressed(dense((60, 3)), "csr"), path="X", zarr_format=2)
+    table_of_0_7(root, "var", ["b", "a", "c"], [1, 2, 0]).update_attributes({"_index": "kind"})
+    assert gzarr.sparse.open(root, path="X").columns_named(["a", "b", "c"]).tolist() == [0, 2, 1]
+
+
+def test_attributes_that_name_no_categories(adata: gzarr.Group) -> None:
+    """Attributes are anybody's."""
+    obs: Any = adata["obs"]
+    for i, said in enumerate(("depth", "__categories/none", ["a"], "../depth", "__categories/../depth")):
+        made = obs.create_array(f"codes{i}", data=KINDS)
+        made.update_attributes({"categories": said})
+        loader = Loader({"kind": made}, batch_size=120, shuffle=False)
+        assert not loader.categories
+        np.testing.assert_array_equal(next(iter(loader))["kind"], KINDS)
+
+
 def test_what_anndata_writes(tmp_path: Any) -> None:
     anndata = pytest.importorskip("anndata")
     import pandas as pd

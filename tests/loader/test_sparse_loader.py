@@ -448,6 +448,62 @@ def test_matrices_of_other_genes(device: TestedDevice) -> None:
         np.testing.assert_array_equal(device.to_numpy(batch["data"]), wanted[batch.samples])
 
 
+# -- volumes in which a name is rows of a matrix in some, and an array in others
+
+THREE = [dense((150, 20), seed=seed) for seed in range(3)]
+TOGETHER = np.concatenate(THREE)
+NUMBERS = np.arange(450)
+
+
+def of_rows(data: Any, device: str = "cpu") -> gzarr.sparse.Matrix:
+    return gzarr.sparse.open(stored(data), path="X", device=device)
+
+
+@pytest.mark.parametrize("shuffle", ["blocks", "full", False])
+def test_matrices_in_some_volumes(shuffle: Any, device: TestedDevice) -> None:
+    def array(data: Any) -> gzarr.Array:
+        return gzarr.create_array({}, data=data, chunks=(10, *data.shape[1:]), device=device.name)
+
+    def sparse(data: Any) -> gzarr.sparse.Matrix:
+        return of_rows(data, device.name)
+
+    # Names that are rows in one volume, in all, in none, and each the other way round.
+    volumes = [
+        {
+            "x": (sparse if i == 1 else array)(data),
+            "y": sparse(data),
+            "z": (array if i == 1 else sparse)(data + 1),
+            "label": array(NUMBERS[150 * i : 150 * (i + 1)]),
+        }
+        for i, data in enumerate(THREE)
+    ]
+    for some in (volumes, volumes[::-1]):
+        order = np.concatenate([np.arange(150) + 150 * i for i in (0, 1, 2)[:: 1 if some is volumes else -1]])
+        for buffer_bytes in (20_000, 1 << 22):
+            loader = Loader(
+                some, batch_size=32, shuffle=shuffle, seed=2, drop_last=False, buffer_bytes=buffer_bytes, prefetch=0
+            )
+            seen = []
+            for batch in loader:
+                rows = order[batch.samples]
+                for name, wanted in (("x", TOGETHER), ("y", TOGETHER), ("z", TOGETHER + 1), ("label", NUMBERS)):
+                    np.testing.assert_array_equal(device.to_numpy(batch[name]), wanted[rows])
+                seen += batch.samples.tolist()
+            assert sorted(seen) == list(range(450))
+
+
+@pytest.mark.parametrize("matrix_in", [0, 1])
+def test_rows_do_not_stay_sparse_in_some_volumes(matrix_in: int) -> None:
+    volumes: list[Any] = [gzarr.array(THREE[0]), gzarr.array(THREE[1])]
+    volumes[matrix_in] = of_rows(THREE[0])
+    words = f"is a sparse matrix in volume {matrix_in}, .* no sparse matrix in volume {1 - matrix_in}"
+    with pytest.raises(gzarr.ArgumentError, match=f"'the array' {words}"):
+        Loader(volumes, batch_size=8, dense=False)
+    others = of_rows(THREE[2])
+    with pytest.raises(gzarr.ArgumentError, match=f"'x' {words}"):
+        Loader([{"y": others, "x": volume} for volume in volumes], batch_size=8, dense=False)
+
+
 # -- dense views
 
 

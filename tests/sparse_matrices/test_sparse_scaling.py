@@ -124,3 +124,35 @@ def test_what_is_refused() -> None:
     with pytest.raises(gzarr.ArgumentError, match="CSC"):
         turned.to_dense(normalize=1e4)
     np.testing.assert_allclose(turned.to_dense(log1p=True), np.log1p(DATA), rtol=1.2e-7)
+
+
+@pytest.mark.parametrize(
+    ("values", "normalize"),
+    [
+        (np.array([[1e39, 3e39], [1e-50, 3e-50]]), 1e4),
+        (np.array([[1e39, 3e39], [1e-50, 3e-50]]), None),
+        (np.array([[2**24 + 1, -(2**24), 1]]), 1),
+        (np.array([[2**24 + 1, -(2**24), 1]], "i4"), 1),
+        (np.array([[2**40 + 1, 5]], "u8"), 2**40 + 6),
+    ],
+    ids=["floats", "logarithms", "int64", "int32", "uint64"],
+)
+def test_values_are_rounded_once(values: Any, normalize: float | None, device: TestedDevice) -> None:
+    """Not before they are added up."""
+    m = gzarr.sparse.open(stored(values), path="X", device=device.name)
+    wanted = scaled(values, normalize, normalize is None)
+    options: dict[str, Any] = {"dtype": "f4", "normalize": normalize, "log1p": normalize is None}
+    found = m.to_dense(**options)
+    assert found.dtype == np.float32
+    np.testing.assert_array_max_ulp(device.to_numpy(found), wanted.astype("f4"), 1)
+    # Of rows that are kept, and of those in which an index does not ascend.
+    turned = gzarr.MemoryStore()
+    parts = compressed(values[:1], "csr")
+    write(turned, values[:1].shape, (parts[0][::-1], parts[1][::-1], parts[2]))
+    last = gzarr.sparse.open(turned, path="X", device=device.name)
+    for view, rows in ((m.dense(**options), wanted), (m.dense(columns=[1, 0], **options), wanted[:, [1, 0]])):
+        (batch,) = gzarr.Loader(view, batch_size=len(rows), shuffle=False)
+        np.testing.assert_array_max_ulp(device.to_numpy(batch["data"]), rows.astype("f4"), 1)
+    if normalize is not None:
+        found = device.to_numpy(last.to_dense(**options))
+        np.testing.assert_array_max_ulp(found, wanted[:1].astype("f4"), 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from gzarr.sparse import offsets
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
 DATA = dense((20, 60))
 BLOCK = sp.csr_array(DATA)
@@ -144,3 +146,22 @@ def test_a_view_keeps_its_rows() -> None:
     assert found.shape == (20, 60)
     check(found[:])
     check(m.dense()[:])
+
+
+def test_a_pickled_view_keeps_its_rows(tmp_path: Path) -> None:
+    """Also one of columns, whether its own matrix or another one was appended to."""
+    m = gzarr.sparse.create(tmp_path / "x", BLOCK, device="cpu")
+    views = [m.dense(), m.dense(columns=[5, 3])]
+    other = pickle.loads(pickle.dumps(m))
+    m.append(BLOCK)
+    for view in (*views, other.dense()):
+        again = pickle.loads(pickle.dumps(view))
+        assert again == view
+        assert again.shape == view.shape == (20, view.shape[1])
+        assert again.matrix.shape == (20, 60)
+        np.testing.assert_array_equal(again[...], view[...])
+    assert m.dense() != views[0]
+    assert m.dense(columns=[5, 3]) != views[1]
+    other.refresh()
+    assert other.shape == (40, 60)
+    assert other.dense() == m.dense()

@@ -313,6 +313,40 @@ def test_an_ftp_server(tmp_path: Path, ftp: dict[str, Any]) -> None:
     assert SECRET not in repr(store)
 
 
+@pytest.mark.parametrize("name", ["a?", "a*", "[a]b"])
+def test_only_what_was_named_is_erased(tmp_path: Path, ftp: dict[str, Any], name: str) -> None:
+    group = gzarr.create_group("ftp:///g.zarr", storage_options=ftp)
+    for node in (name, "ab"):
+        gzarr.create_array(group.store, path=node, data=np.ones(4), chunks=2)
+    (tmp_path / "g.zarr" / name / "empty" / "deep").mkdir(parents=True)
+    gzarr.create_array(group.store, path=name, data=np.zeros(4), overwrite=True)
+    del group[name]
+    assert not (tmp_path / "g.zarr" / name).exists()
+    assert list(group) == ["ab"]
+    np.testing.assert_array_equal(zarr.open_array(str(tmp_path / "g.zarr" / "ab"), mode="r")[...], np.ones(4))
+
+
+def test_what_others_store_meanwhile_is_not_erased(memory: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    fs, root = fsspec.filesystem("memory"), "/bucket/a.zarr"
+    for folder in ("d/e", "d/empty"):
+        fs.makedirs(f"{root}/{folder}")
+    store: Any = gzarr.open_store(memory, read_only=False)
+    store.set("d/e/f", b"value")
+    real = fs.find
+
+    def find(*arguments: Any, **named: Any) -> Any:
+        found = real(*arguments, **named)
+        if not fs.exists(f"{root}/d/e/f"):
+            fs.pipe_file(f"{root}/d/e/g", b"theirs")
+        return found
+
+    monkeypatch.setattr(fs, "find", find)
+    store.erase_prefix("d/")
+    assert store.get("d/e/g") == b"theirs"
+    assert list(store.list()) == ["d/e/g"]
+    assert not fs.exists(f"{root}/d/empty")
+
+
 @pytest.mark.parametrize("place", ["memory", "http", "files"])
 def test_ranges(place: str, memory: str, proxy: FaultProxy, remote: Any, tmp_path: Path) -> None:
     values = {"key": b"0123456789", "d/e": b"value", "empty": b""}

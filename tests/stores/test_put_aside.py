@@ -124,7 +124,8 @@ os.symlink(f"{root}/elsewhere", f"{left}/link")
 os.chmod(f"{root}/elsewhere", 0o555)
 open(f"{left}/file", "w").close()
 protected(f"{root}/{left.split('/')[-3]}")
-os.utime(f"{root}/{left.split('/')[-3]}", (0, 0))
+for here, _, _ in os.walk(f"{root}/{left.split('/')[-3]}"):
+    os.utime(here, (0, 0))
 gzarr.LocalStore(root).set("key", b"")
 assert not hidden(), hidden()
 assert os.stat(f"{root}/elsewhere").st_mode & 0o777 == 0o555

@@ -616,9 +616,25 @@ class TestMemory:
         copy.set("b", b"2")
         assert store.get("b") is None
 
+    def test_parts_of_buffers(self):
+        numbers = np.arange(6, dtype="u1")
+        parts = {"a": memoryview(b"abcdef")[2:4], "b": numbers[1:3], "c": memoryview(b"abcd").cast("H")[1:]}
+        parts |= {"d": memoryview(b"abc")[:0], "e": numbers[:0], "f": np.zeros((2, 0), ">f8")}
+        expected = [np.asarray(part).tobytes() for part in parts.values()]
+        store = MemoryStore(parts)
+        assert [store.get(key) for key in parts] == expected
+        assert store.get_small_values(list(parts), 2) == expected
+        assert store.get_partial_values([(key, ByteRange()) for key in parts]) == expected
+        assert dict(store.list_sizes("")) == {key: len(value) for key, value in zip(parts, expected, strict=True)}
+        whole = b"abc"
+        assert MemoryStore({"k": memoryview(whole)}).get("k") is whole
+
     def test_not_bytes(self):
         with pytest.raises(StoreError, match="'k' is a int"):
             MemoryStore({"k": 3}).get("k")
+        for value in (memoryview(b"abcd")[::2], np.zeros(3, "M8[s]")):
+            with pytest.raises(StoreError, match="not contiguous bytes"):
+                MemoryStore({"k": value}).get("k")
         with pytest.raises(ArgumentError):
             MemoryStore([])
 

@@ -179,6 +179,52 @@ def test_names_of_old_writers() -> None:
         in_memory(archive_of({"aéb": b"1"}).replace("é".encode(), b"\xff\xff"))
 
 
+def with_unicode_name(target: io.BytesIO, raw: bytes, name: bytes, *, crc: int | None = None, version: int = 1) -> None:
+    """Write an archive of one value as Info-ZIP does: a name in another code, and beside it the one in UTF-8."""
+    crc = zlib.crc32(raw) if crc is None else crc
+    fields = struct.pack("<2HBB", 0x5455, 2, 7, 7) + struct.pack("<2HBL", 0x7075, 5 + len(name), version, crc) + name
+    sizes = zlib.crc32(b"value"), 5, 5, len(raw)
+    local = struct.pack("<4s5H3L2H", b"PK\3\4", 10, 0, 0, 0, 0, *sizes, 0) + raw + b"value"
+    record = struct.pack("<4s6H3L5H2L", b"PK\1\2", 0, 10, 0, 0, 0, 0, *sizes, len(fields), 0, 0, 0, 0, 0) + raw + fields
+    end = struct.pack("<4s4H2LH", b"PK\5\6", 0, 0, 1, 1, len(record), len(local), 0)
+    target.write(local + record + end)
+
+
+@pytest.mark.parametrize("raw", [b"d/\x8e\x9f", b"#U65e5", "日本".encode()], ids=["code", "escaped", "utf8"])
+def test_names_beside_those_in_another_code(raw: bytes, tmp_path: Path) -> None:
+    target = io.BytesIO()
+    with_unicode_name(target, raw, "日本/c".encode())
+    store = in_memory(target.getvalue())
+    assert list(store.list()) == ["日本/c"]
+    assert store.get("日本/c") == b"value"
+    assert store.get_partial_values([("日本/c", ByteRange(1, 2))]) == [b"al"]
+    for suffix in ("zip", "ozx"):
+        path = tmp_path / f"x.{suffix}"
+        path.write_bytes(target.getvalue())
+        with gzarr.ZipStore(path, mode="a") as store:
+            store.set("é", b"more")
+            assert store.get("日本/c") == b"value"
+        assert {key: gzarr.ZipStore(path).get(key) for key in gzarr.ZipStore(path).list()} == {
+            "日本/c": b"value", "é": b"more"
+        }  # fmt: skip
+        with zipfile.ZipFile(path) as archive:
+            assert archive.testzip() is None
+            assert suffix == "zip" or set(archive.namelist()) == {"日本/c", "é"}
+
+
+def test_names_that_are_not_of_the_entry() -> None:
+    """Of a name before it was changed by a program that does not know the field, of another version, not UTF-8."""
+    wrong: list[tuple[bytes, dict[str, int]]] = [(b"x", {"crc": 1}), (b"x", {"version": 2}), (b"\xff", {})]
+    for name, fields in wrong:
+        target = io.BytesIO()
+        with_unicode_name(target, b"k", name, **fields)
+        assert list(in_memory(target.getvalue()).list()) == ["k"]
+        assert in_memory(target.getvalue()).get("k") == b"value"
+    target = io.BytesIO()
+    with_unicode_name(target, b"k", b"../k")
+    assert list(in_memory(target.getvalue()).list()) == []
+
+
 @pytest.mark.parametrize(
     ("fields", "message"),
     [

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from support.interrupts import interrupted
 
 import gzarr
 from gzarr.errors import StoreError
@@ -146,6 +147,90 @@ def test_what_a_handler_of_a_signal_does_in_the_midst_of_a_value_is_refused(
     check(path)
     found = gzarr.ZipStore(path)
     assert {key: found.get(key) for key in found.list()} == {"a": b"1", "b": b"2", "k": b"old"}
+
+
+# Of destructors that are interrupted.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("suffix", ["zip", "ozx"])
+def test_an_interrupt_at_any_moment_loses_nothing_else(suffix: str, tmp_path: Path) -> None:
+    """Also where the new version has its place already, and the store does not know."""
+
+    def work() -> None:
+        store.set("b", b"2")
+        store.set("k", b"new")
+        store.erase_values(["x"])
+        store.flush()
+
+    number, more = 0, True
+    while more:
+        number += 1
+        path = tmp_path / f"{number}.{suffix}"
+        store = gzarr.ZipStore(path, mode="w")
+        store.set("x", b"")
+        store.set("k", b"old")
+        store.flush()
+        list(store.list())
+        more = interrupted(work, number, "gzarr/stores/zip_")
+        # What was done is seen by other readers after the next flush.
+        expected = {key: store.get(key) for key in store.list()}
+        assert expected["k"] in (b"old", b"new"), number
+        assert set(expected) <= {"b", "k", "x"}, number
+        expected["c"] = bytes(500)
+        store.set("c", expected["c"])
+        assert set(store.list()) == set(expected), number
+        store.close()
+        with zipfile.ZipFile(path) as archive:
+            assert archive.testzip() is None
+            assert {name: archive.read(name) for name in archive.namelist()} == expected, number
+        assert {key: store.get(key) for key in store.list()} == expected, number
+        assert list(tmp_path.iterdir()) == [path], number
+        path.unlink()
+    assert set(expected) == {"b", "c", "k"}
+    assert number > 50
+
+
+@pytest.mark.parametrize("suffix", ["zip", "ozx"])
+@pytest.mark.parametrize("then", ["get", "flush", "discard", "erase", "drop"])
+def test_an_interrupt_after_the_new_name(
+    then: str, suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / f"x.{suffix}"
+    store = gzarr.ZipStore(path, mode="w")
+    store.set("a", b"1")
+    store.flush()
+    store.set("b", b"2")
+    with monkeypatch.context() as patch:
+
+        def sync(*_: object) -> None:
+            raise KeyboardInterrupt
+
+        patch.setattr(zip_writer, "sync_directory", sync)
+        with pytest.raises(KeyboardInterrupt):
+            store.flush()
+    if then == "drop":
+        del store
+    elif then == "erase":
+        store.erase_values(["a"])
+        store.close()
+    elif then == "get":
+        assert store.get("b") == b"2"
+    else:
+        getattr(store, then)()
+        assert store.get("b") == b"2"
+    check(path)
+    assert list(gzarr.ZipStore(path).list()) == (["b"] if then == "erase" else ["a", "b"])
+
+
+def test_a_change_after_what_a_handler_of_a_signal_completed_is_refused(path: Path) -> None:
+    store = gzarr.ZipStore(path, mode="a")
+    store.set("a", b"1")
+    writer = store._writer
+    assert writer is not None
+    store.flush()
+    for change in (lambda: writer.add("b", [memoryview(b"")]), lambda: writer.remove(["a"])):
+        with pytest.raises(StoreError, match="try it again"):
+            change()
+    check(path)
 
 
 def test_numbers_of_errors(path: Path) -> None:

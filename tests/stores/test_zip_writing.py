@@ -24,6 +24,7 @@ from support.zip_archives import CHUNKED, SHARDED, elements
 
 import gzarr
 from gzarr.errors import ArgumentError, NodeNotFoundError, ReadOnlyError, StoreError
+from gzarr.stores import zip_format
 from gzarr.stores.zip_format import CentralDirectory
 from gzarr.stores.zip_writer import ZipWriter
 
@@ -139,6 +140,50 @@ def test_modes(path: Path) -> None:
     assert values_of(path) == {}
     assert read_only.get("k") is None
     assert [entry.name for entry in path.parent.iterdir()] == [path.name]
+
+
+@pytest.mark.parametrize("mode", ["w", "a", "w-"])
+def test_what_was_to_be_made_and_was_discarded_can_still_be_made(mode: Any, path: Path) -> None:
+    store = gzarr.ZipStore(path, mode=mode)
+    store.set("k", b"1")
+    store.discard()
+    assert list(store.list()) == []
+    assert store.get("k") is None
+    assert not path.exists()
+    store.set("l", b"2")
+    store.discard()
+    # Another one makes it meanwhile.
+    with gzarr.ZipStore(path, mode="w") as other:
+        other.set("m", b"3")
+    store.set("n", b"4")
+    store.close()
+    assert values_of(path) == {"m": b"3", "n": b"4"}
+
+
+@pytest.mark.parametrize("suffix", ["zip", "ozx"])
+def test_a_directory_that_would_be_too_large_to_be_read(
+    suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(zip_format, "MOST_DIRECTORY_BYTES", 20 * (46 + 3))
+    path = tmp_path / f"x.{suffix}"
+    with gzarr.ZipStore(path, mode="w") as store:
+        for i in range(10):
+            store.set(f"k{i:02}", b"1")
+    with gzarr.ZipStore(path, mode="a") as store:
+        for i in range(10, 20):
+            store.set(f"k{i:02}", b"1")
+            store.erase_values([f"k{i:02}"])
+            store.set(f"k{i:02}", b"2")
+            # In place of what is there.
+            if i < 19:
+                store.set("k00", b"3")
+        with pytest.raises(StoreError, match=r"20 entries, and no room for 'k20'.*shards="):
+            store.set("k20", b"1")
+        store.erase_values(["k01"])
+        store.set("k20", b"1")
+    found = gzarr.ZipStore(path)
+    assert list(found.list()) == [f"k{i:02}" for i in range(21) if i != 1]
+    assert {key: found.get(key) for key in found.list()} == values_of(path)
 
 
 def test_a_store_that_is_dropped_is_flushed(path: Path) -> None:

@@ -304,6 +304,22 @@ def test_what_a_copy_cannot_have_is_refused_or_left_out(tmp_path: Path) -> None:
     assert target["folder/zarr.json"] == b"{}"
 
 
+@pytest.mark.parametrize("after", [2, 3])
+def test_attributes_of_implicit_groups_are_no_silent_loss(after: Any) -> None:
+    source = hierarchy(2, {})
+    source["points/.zattrs"] = b'{"of": "nobody"}'
+    del source["points/.zgroup"]
+    assert not gzarr.open_group(source)["points"].attrs
+    with pytest.raises(
+        ArgumentError, match=r"without loss: 'points/\.zattrs' is left out: it has attributes of a group"
+    ):
+        copy(source, {}, zarr_format=after)
+    copied = copy(source, {}, zarr_format=after, lossy=True)
+    assert isinstance(copied, gzarr.Group)
+    assert not copied["points"].attrs
+    assert planned_copy(source, {}, zarr_format=after, lossy=True).differences.losses["/points"]
+
+
 def test_empty_markers_of_folders_are_left_out(tmp_path: Path) -> None:
     markers = {"points": b"", "points/transcripts/points.parquet": b""}
     source = {**hierarchy(), **markers}

@@ -5,6 +5,7 @@ A stored value is replaced in one step or not at all. Untouched chunks of a shar
 
 from __future__ import annotations
 
+import math
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 #: In place of a stored value that is too large to be read as a whole.
 _LARGE: Final = object()
+#: Types of objects that are the same if they are equal.
+_EXACT: Final = frozenset({str, bytes, int, bool, type(None)})
 
 
 def write(request: WriteRequest, rows: IntArray | None = None, *, already: int = 0) -> None:
@@ -180,16 +183,42 @@ def _before(request: WriteRequest, row: int, fill: npt.NDArray[Any], stored: Any
 
 
 def is_fill(chunk: npt.NDArray[Any], fill: npt.NDArray[Any]) -> bool:
-    """Return whether every element is the fill value, bit for bit (the sign of zero and a NaN's payload count)."""
+    """Return whether every element is the fill value, bit for bit (the sign of zero and a NaN's payload count).
+
+    Objects are compared by :func:`is_same_object`.
+    """
     if not chunk.size:
         return True
     one = fill[(0,) * fill.ndim]
     if chunk.dtype.hasobject:
-        return all(type(item) is type(one) and item == one for item in chunk.flat)
+        kind = type(one)
+        if kind in _EXACT:
+            return all(type(item) is kind and item == one for item in chunk.flat)
+        return all(is_same_object(item, one) for item in chunk.flat)
     elements = chunk.reshape(-1).view(np.uint8).reshape(chunk.size, -1)
     pattern = np.array([one], chunk.dtype).view(np.uint8)
     # In most chunks that are not empty, the first elements already differ.
     return bool((elements[:64] == pattern).all()) and bool((elements == pattern).all())
+
+
+def is_same_object(item: Any, other: Any) -> bool:
+    """Return whether two objects are certain to be the same in every respect; others may only be equal, as 1 and True.
+
+    That is known of plain values, and of lists, tuples and dictionaries of them.
+    """
+    kind = type(item)
+    if kind is not type(other):
+        return False
+    if kind in _EXACT:
+        return bool(item == other)
+    if kind is float:
+        return bool(item == other) and math.copysign(1, item) == math.copysign(1, other)
+    if kind is dict:
+        # In the same order, too.
+        item, other = ([part for pair in one.items() for part in pair] for one in (item, other))
+    elif kind not in (list, tuple):
+        return False
+    return len(item) == len(other) and all(map(is_same_object, item, other))
 
 
 # -- shards

@@ -188,8 +188,9 @@ class NewImage:
             kept = own_attributes(self._store, self._path) if wanted.overwrite else {}
             group = self._created(kept) if claim is None else claim(kept)
             device = device_of(self._source)
+            store, layout, overwrite = self._store, self._layout, wanted.overwrite
             first, *others = [
-                new_level(self._store, join_path(group.path, str(i)), shape, self._dtype, self._layout, device)
+                new_level(store, join_path(group.path, str(i)), shape, self._dtype, layout, device, overwrite=overwrite)
                 for i, shape in enumerate(self._shapes)
             ]
             if self._source is not None:

@@ -89,11 +89,12 @@ def check_layout(path: str, shape: Shape, dtype: Any, layout: LevelLayout) -> No
     new_metadata(path, shape, layout.options["zarr_format"], dtype=dtype, **_cut(layout, shape), **options)
 
 
-def new_level(store: Store, path: str, shape: Shape, dtype: Any, layout: LevelLayout, device: str) -> Array:
+def new_level(
+    store: Store, path: str, shape: Shape, dtype: Any, layout: LevelLayout, device: str, *, overwrite: bool = False
+) -> Array:
     """Create the array of one level; chunks and shards are no longer than the level."""
-    return create_array(
-        store, path=path, shape=shape, dtype=dtype, device=device, **_cut(layout, shape), **layout.options
-    )
+    options = {**_cut(layout, shape), **layout.options}
+    return create_array(store, path=path, shape=shape, dtype=dtype, device=device, overwrite=overwrite, **options)
 
 
 def _cut(layout: LevelLayout, shape: Shape) -> dict[str, Any]:
