@@ -101,7 +101,7 @@ class CentralDirectory:
         self.begin = 0
         self.shift = 0
         self.version = version
-        self.nbytes = 0
+        self.nbytes: int = 0
         self._count = 0
         # Names of entries, by row, that their headers have in another spelling than the key's.
         self._raw_names: dict[int, bytes] = {}

@@ -10,10 +10,11 @@ import pytest
 from support.sparse_groups import compressed, dense, write
 
 import gzarr
-from gzarr.integrations import torch as of_torch
 from gzarr.loader import Loader
 
 torch = pytest.importorskip("torch")
+
+from gzarr.integrations import torch as of_torch  # noqa: E402 (it needs PyTorch)
 
 SHAPE = (120, 30)
 
