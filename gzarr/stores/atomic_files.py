@@ -312,7 +312,7 @@ def erase_directory(directory: int | None, base: str, name: str, path: str, *, p
             if os.name == "posix" and isinstance(error, PermissionError):
                 # All below it could be erased, but not the directory itself.
                 raise
-            _remove_in_place(directory, base + name)
+            _remove_in_place(directory, base + name, protected=protected)
             return
         try:
             remove_tree(directory, base + hidden, protected=protected)
@@ -326,10 +326,10 @@ def erase_directory(directory: int | None, base: str, name: str, path: str, *, p
         raise
 
 
-def _remove_in_place(directory: int | None, path: str) -> None:
+def _remove_in_place(directory: int | None, path: str, *, protected: bool) -> None:
     """Remove a directory tree; of a mount point, all that is in it."""
     try:
-        remove_tree(directory, path)
+        remove_tree(directory, path, protected=protected)
     except OSError as error:
         if error.errno != errno.EBUSY or not _is_empty(directory, path):
             raise

@@ -74,11 +74,12 @@ class FileTree:
                     make_directory_in(here[0], segment, durable=self.durable)
                 above, here = here, above
                 _open_below(here, above[0], segment, DIRECTORY)
-                close_read(above)
+                _close(above)
             yield here[0], ""
         finally:
-            close_read(above)
-            close_read(here)
+            # Not a function of Python, at whose beginning an interrupt may come. Without errors: all was read.
+            for fd in (*above, *here):
+                os.closerange(fd, fd + 1)
 
     def open_file(self, segments: Sequence[str], fds: list[int]) -> None:
         """Open a file for reading, and append its descriptor to a list."""
@@ -145,7 +146,7 @@ class FileTree:
             _refuse(name)
 
 
-def close_read(fds: list[int]) -> None:
+def _close(fds: list[int]) -> None:
     """Close the descriptors of a list that were only read; it is empty then.
 
     Network file systems may report failures of others here. All that was read is complete.

@@ -78,14 +78,14 @@ def empty_folders(calls: Calls, path: str) -> list[str]:
     """Return a directory and those below it without files in or below them: each comes before the one that it is in."""
     _forget(calls)
     found = calls.one("find", path, withdirs=True, detail=True)
-    folders, files = {path}, []
+    folders = {path}
+    kept: set[str] = set()
     for name, entry in found.items():
         if entry.get("type") == "directory":
             folders.add(name.rstrip("/"))
         else:
-            files.append(name)
-    inner_first = sorted(folders, reverse=True)
-    return [folder for folder in inner_first if not any(name.startswith(f"{folder}/") for name in files)]
+            kept.update(name[:at] for at, c in enumerate(name) if c == "/")
+    return sorted(folders - kept, reverse=True)
 
 
 def _forget(calls: Calls) -> None:

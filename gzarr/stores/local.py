@@ -33,7 +33,7 @@ from .buffers import as_view
 from .byte_ranges import check_range, resolve_range, splice
 from .erasing_checks import can_be_moved, check_erasable, check_removable
 from .file_locks import DOCUMENTS, STRIPES, FileLock, release_all, stripe
-from .file_tree import CAN_REFUSE_LINKS, FileTree, close_read, dangling_link, identity, is_directory, is_link
+from .file_tree import CAN_REFUSE_LINKS, FileTree, dangling_link, identity, is_directory, is_link
 from .local_paths import absolute_path, names_of_key, names_of_prefix
 from .staging import FolderStage, can_be_staged
 
@@ -247,7 +247,9 @@ class LocalStore:
                 raise ValueSizeError(f"{self!r}: {key!r} has {size} bytes; at most {max_nbytes} are read", key=key)
             return self._read(fds[0], 0, size, key)
         finally:
-            close_read(fds)
+            # Not a function of Python, at whose beginning an interrupt may come. Without errors: all was read.
+            for fd in fds:
+                os.closerange(fd, fd + 1)
 
     def get_partial_values(self, key_ranges: Sequence[tuple[str, ByteRange]]) -> list[bytes | None]:
         """Return parts of values, in order; None for each absent key.
@@ -269,7 +271,9 @@ class LocalStore:
                 start, nbytes = resolve_range(byte_range, size, self, key)
                 values.append(self._read(fds[0], start, nbytes, key))
             finally:
-                close_read(fds)
+                # As in ``_get``.
+                for fd in fds:
+                    os.closerange(fd, fd + 1)
         return values
 
     def get_small_values(self, keys: Sequence[str], max_nbytes: int) -> list[bytes | None]:

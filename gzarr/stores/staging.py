@@ -41,6 +41,8 @@ _AT_FDCWD: Final = -100
 _RENAME_EXCHANGE: Final = 2
 #: Times that the directory above may be erased, as an empty one, by others.
 _MOST_ATTEMPTS: Final = 20
+#: What a network file system may answer, too, where others have removed a directory.
+_GONE: Final = frozenset({errno.ENOENT, errno.ESTALE})
 _OCCUPIED: Final = frozenset({errno.ENOTEMPTY, errno.EEXIST})
 
 
@@ -98,14 +100,18 @@ class FolderStage:
             If the system refuses, or others have removed what was written; what was there is still there. Or if that
             cannot be erased: the message says where it is now.
         """
-        if not self._mark.exists():
-            raise StoreError(
-                f"cannot put a new directory in place of {str(self._target)!r}: another program has removed what was "
-                f"written, in {str(self._root)!r}, as gzarr on another machine does after a day without writes; "
-                "write it again"
-            )
+        cannot = f"cannot put a new directory in place of {str(self._target)!r}"
         try:
             self._mark.unlink()
+        except OSError as error:
+            why = error.strerror
+            if error.errno in _GONE:
+                why = (
+                    f"another program has removed what was written, in {str(self._root)!r}, as gzarr on another "
+                    "machine does after a day without writes; write it again"
+                )
+            raise with_errno(StoreError(f"{cannot}: {why}"), error) from error
+        try:
             mode = self._give_access(self._made)
             if replace and mode is not None:
                 old = self._exchanged()
@@ -118,8 +124,7 @@ class FolderStage:
         except OSError as error:
             if error.errno in _OCCUPIED and not replace:
                 return False
-            reason = f"cannot put a new directory in place of {str(self._target)!r}: {error.strerror}"
-            raise with_errno(StoreError(reason), error) from error
+            raise with_errno(StoreError(f"{cannot}: {error.strerror}"), error) from error
         self._is_in_place = True
         if self._durable:
             sync_directory(None, f"{self._above}{os.sep}")

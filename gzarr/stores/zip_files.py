@@ -13,7 +13,7 @@ from . import io_threads
 from .base import ByteRange, ReadableStore, RemoteValues, Request, SizedStore, VersionedStore
 from .byte_ranges import resolve_range
 from .descriptors import open_into
-from .file_tree import READ, close_read, identity
+from .file_tree import READ, identity
 from .local_paths import status_at
 
 if TYPE_CHECKING:
@@ -166,7 +166,9 @@ def opened(path: Path) -> Iterator[int]:
         open_into(fds, path, READ)
         yield fds[0]
     finally:
-        close_read(fds)
+        # Not a function of Python, at whose beginning an interrupt may come. Without errors: all was read.
+        for fd in fds:
+            os.closerange(fd, fd + 1)
 
 
 def _read(fd: int, offset: int, nbytes: int) -> bytes:

@@ -121,10 +121,10 @@ class CentralDirectory:
         self.columns[:, row] = columns
         self._count += 1
         self.nbytes += record_nbytes(columns)
-        old = self.rows.get(name, -1)
-        if old >= 0:
+        if name in self.rows:
+            freed = self.record_nbytes_of(name)
             self.rows[name] = row
-            self.nbytes -= record_nbytes(self.columns[:, old].tolist())
+            self.nbytes -= freed
             return
         # Before, since an interrupt may come right after the change; and after it, since another thread may have
         # listed without the name in between.
@@ -141,13 +141,18 @@ class CentralDirectory:
 
     def remove(self, name: str) -> None:
         """Remove an entry."""
-        row = self.rows.get(name, -1)
-        if row >= 0:
+        if name in self.rows:
+            freed = self.record_nbytes_of(name)
             # As in ``add``.
             self._changed.append(name)
             self.rows.pop(name, None)
             self._changed.append(name)
-            self.nbytes -= record_nbytes(self.columns[:, row].tolist())
+            self.nbytes -= freed
+
+    def record_nbytes_of(self, name: str) -> int:
+        """Return the bytes that the record of an entry has in the directory; 0 if there is no such entry."""
+        row = self.rows.get(name, -1)
+        return record_nbytes(self.columns[:, row].tolist()) if row >= 0 else 0
 
     def names(self) -> list[str]:
         """Return all keys, sorted; not to be changed. Other entries, which are no keys, are left out."""

@@ -224,6 +224,9 @@ class ZipWriter:
             # Entries that are moved may need a field for an offset.
             most += 12 * (len(directory.rows) + 1)
         if most > z.MOST_DIRECTORY_BYTES:
+            # One of the same key is replaced.
+            most -= directory.record_nbytes_of(key)
+        if most > z.MOST_DIRECTORY_BYTES:
             raise StoreError(
                 f"the zip archive {str(self._path)!r} has {len(directory.rows):,} entries, and no room for {key!r}: "
                 f"its directory would have more than {z.MOST_DIRECTORY_BYTES >> 20} MiB, which are not read; write "

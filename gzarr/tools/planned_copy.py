@@ -177,13 +177,12 @@ class Copy:
 
     def _with_strays(self) -> Iterator[ArrayCopy]:
         """Yield the arrays that have chunks already, where there is no node: these would become part of the copy."""
-        if self._location.is_empty:
+        if self._location.is_empty or not is_listable(self._store):
             return
-        if not is_listable(self._store):
-            return
-        # For many arrays, one listing tells that there is nothing.
+        # For many arrays, one listing tells that there is nothing, where all chunks lie below the path.
         below = f"{self._path}/" if self._path else ""
-        if self.groups and next(iter(self._store.list_prefix(below)), None) is None:
+        has_all = self.groups and not FORMATS[self._format].has_entry_point
+        if has_all and next(iter(self._store.list_prefix(below)), None) is None:
             return
         for array in self.arrays:
             if stray_chunks(self._store, array.path, array.metadata):

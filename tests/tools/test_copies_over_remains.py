@@ -30,19 +30,21 @@ def remains(zarr_format: Any, path: str) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("path", ["x", "g/y"])
+@pytest.mark.parametrize("dest_path", ["", "to"])
 @pytest.mark.parametrize("zarr_format", [2, 3, "3-draft-2022"])
-def test_they_do_not_become_part_of_a_copy_of_a_group(zarr_format: Any, path: str) -> None:
-    left = {**remains(zarr_format, path), "notes.txt": b"of somebody"}
+def test_they_do_not_become_part_of_a_copy_of_a_group(zarr_format: Any, dest_path: str, path: str) -> None:
+    there = f"{dest_path}/{path}".lstrip("/")
+    left = {**remains(zarr_format, there), "notes.txt": b"of somebody"}
     assert len(left) == 4
     dest = dict(left)
     with pytest.raises(
-        ArgumentError, match=rf"chunks without an array at '/{path}' in .* resume=True .*overwrite=True"
+        ArgumentError, match=rf"chunks without an array at '/{there}' in .* resume=True .*overwrite=True"
     ):
-        gzarr.copy(source(zarr_format), dest, progress=False)
+        gzarr.copy(source(zarr_format), dest, dest_path=dest_path, progress=False)
     assert dest == left
     for options in ({"overwrite": True}, {"resume": True}):
         dest = dict(left)
-        copied = gzarr.copy(source(zarr_format), dest, progress=False, read_back=True, **options)
+        copied = gzarr.copy(source(zarr_format), dest, dest_path=dest_path, progress=False, read_back=True, **options)
         assert copied["x"][...].tolist() == [1, 1, 0, 0, 0, 0]
         assert copied["g/y"][...].tolist() == [5, 5, 2, 2, 5, 5]
         assert dest["notes.txt"] == b"of somebody"
