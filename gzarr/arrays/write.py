@@ -18,6 +18,7 @@ from ..engines.cpu import effort, native_write, write_threads
 from ..engines.cpu.small_writes import SMALL_BYTES, small_writes_of
 from ..engines.write_request import WriteRequest
 from ..errors import ArgumentError, ChunkWriteError, GzarrError
+from ..metadata.formats import FORMATS
 from ..nodes.change import reader_of
 from ..plan.decode_program import Decoding, analyse, most_taken, planned_grid
 from ..plan.encode_program import EncodingProgram, analyse_encoding
@@ -85,7 +86,7 @@ class Writer:
     ) -> None:
         self.metadata: ArrayMetadata = metadata
         if write_empty_chunks is None:
-            write_empty_chunks = metadata.fill_value is None and metadata.zarr_format != 3
+            write_empty_chunks = metadata.fill_value is None and FORMATS[metadata.zarr_format].features.undefined_fill
         self.write_empty_chunks: bool = write_empty_chunks
         self._store = store
         # Chosen when something is written: opening an array asks the store for documents only.

@@ -70,6 +70,8 @@ class Features:
         Codecs of numcodecs that no other library knows in the format. They are written where they are asked for.
     numcodecs_ids
         The ids of numcodecs as the names of codecs.
+    undefined_fill
+        ``null`` as fill value, which leaves open what absent chunks hold.
     portable
         Documents that do not state the location of their node, so that a copy of the node can reuse them.
     writable
@@ -85,6 +87,7 @@ class Features:
     zstd: bool = True
     unread_codecs: tuple[str, ...] = ()
     numcodecs_ids: bool = True
+    undefined_fill: bool = True
     portable: bool = True
     writable: bool = True
 

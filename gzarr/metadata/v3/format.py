@@ -50,6 +50,7 @@ class V3(Format):
         mask_attribute=True,
         unread_codecs=("base64", "categorize"),
         numcodecs_ids=False,
+        undefined_fill=False,
     )
     document_names: ClassVar[tuple[str, ...]] = (_NAME,)
     node_documents: ClassVar[tuple[str, ...]] = (_NAME,)
