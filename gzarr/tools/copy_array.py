@@ -183,7 +183,7 @@ class ArrayCopy:
         executor
             What reads and writes chunks, in other processes; None for this one.
         """
-        _log.info("copying %s, %d parts at most", self.source.name, self.total)
+        _log.info("copying %r, %d parts at most", self.source.name, self.total)
         if self._resume:
             self._erase_outside()
         first = documents_first(self._store)

@@ -173,7 +173,7 @@ def test_quiet_and_verbose(root: Path, tmp_path: Path, capsys: pytest.CaptureFix
     assert main(["copy", str(root), str(tmp_path / "loud.zarr"), "--path", "a", "-v"]) == 0
     out, err = capsys.readouterr()
     assert "1 array" in out
-    assert "gzarr.tools.copy_array: copying /a" in err
+    assert "gzarr.tools.copy_array: copying '/a'" in err
 
 
 def test_home_and_nodes_in_paths(root: Path, tmp_path: Path, run: Callable[..., Any], monkeypatch: Any) -> None:

@@ -59,12 +59,15 @@ def test_how_chunks_without_an_array_are_erased(name: str) -> None:
 
 
 @pytest.mark.skipif(os.fsdecode(b"\xff") != "\udcff", reason="names of files are not UTF-8 here")
-def test_names_that_archives_cannot_have(tmp_path: Path) -> None:
+def test_names_that_archives_cannot_have(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    # What is logged on the way fits in a file of UTF-8.
+    caplog.set_level("INFO", "gzarr")
     name = os.fsdecode(b"n\xff")
     source = gzarr.create_group({})
     source.create_array(name, data=[1])
     with pytest.raises(gzarr.ArgumentError, match=r"'n\\udcff/c/0' has characters that UTF-8 cannot encode.* zip"):
         gzarr.copy(source, tmp_path / "x.zip", progress=False)
+    assert "n\\udcff" in caplog.text
 
 
 @pytest.mark.parametrize("zarr_format", [2, 3])

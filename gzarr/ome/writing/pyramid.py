@@ -242,7 +242,7 @@ class Pyramid:
 
     def _steps(self) -> Iterator[None]:
         group, first, description = self.group, self._first, self._description
-        _log.info("making %d levels of %s by %s", len(self.levels), first.name, self.method)
+        _log.info("making %d levels of %r by %s", len(self.levels), first.name, self.method)
         store = writable(group.store, group.name)
         scales = [(1,) * first.ndim, *(level.scale for level in self.levels)]
         names = [node_path(self._document["datasets"][0]["path"])]
