@@ -210,8 +210,8 @@ def _is_nameless_chunk(references: dict[str, Any], key: str) -> bool:
         return False
     try:
         shape = json.loads(references[f"{key}.zarray"])["shape"]
-    # Documents may hold anything; those who read them say what is wrong.
-    except Exception:
+    except (KeyError, TypeError, ValueError, RecursionError):
+        # Whoever reads the document says what is wrong.
         return False
     return isinstance(shape, list) and not shape
 
