@@ -36,7 +36,30 @@ copied() {
         sleep 0.1
     done
 }
+# tests PYTHON ARGUMENT...: run pytest. What fails is run once more, alone: tests of interrupts, kills and time limits may
+# fail where others keep the processors busy. What passes only then is said at the end: a fault to mend, of gzarr or of
+# the test.
+tests() {
+    local python=$1 status=0 ids failed=.pytest_cache/v/cache/lastfailed
+    shift
+    rm -f "$failed"
+    "$python" -m pytest "$@" || status=$?
+    if [ "$status" -ne 1 ] || [ ! -f "$failed" ]; then
+        return "$status"
+    fi
+    ids=$("$python" -c 'import json, sys; print("\n".join(json.load(open(sys.argv[1]))))' "$failed")
+    if [ "$(wc -l <<<"$ids")" -gt 5 ]; then
+        return "$status"
+    fi
+    echo "== Once more, alone:"
+    "$python" -m pytest -n 0 --last-failed || return
+    sed 's/^/   /' <<<"$ids" >>"$logs/unstable"
+}
 finish() {
+    if [ -f "$logs/unstable" ]; then
+        echo "== What failed, and passed alone:"
+        cat "$logs/unstable"
+    fi
     if [ "$status" -ne 0 ]; then
         echo "== What failed:"
         cat "$logs/failed"

@@ -74,3 +74,46 @@ def test_what_failed_is_said_at_the_end(tmp_path: Path) -> None:
     lint = [str(number) for number in range(761, 801)]
     assert end.split("\n") == ["== breaks: FAILED", "== tests: FAILED", *tests, "== lint: FAILED", *lint, ""]
     assert shell("source ci/checks.sh; check fine echo fine; finish").stdout.split("\n") == ["== fine", "fine", ""]
+
+
+def run_tests(folder: Path, fails: str) -> tuple[int, str]:
+    """Run ``check`` with tests in a folder: one passes, and others fail as said."""
+    (folder / "pytest.ini").write_text("[pytest]\n")
+    (folder / "test_made.py").write_text(
+        "import os, pathlib, pytest\n"
+        "def test_passes(): pass\n"
+        "@pytest.mark.parametrize('name', " + fails + ")\n"
+        "def test_fails(name):\n"
+        "    before = pathlib.Path(name.partition(' ')[0])\n"
+        "    again = before.exists()\n"
+        "    before.touch()\n"
+        "    assert again and 'PYTEST_XDIST_WORKER' not in os.environ\n"
+    )
+    done = shell(f"source ci/checks.sh; set -e; cd '{folder}'; check made tests '{sys.executable}' -n 2; finish")
+    return done.returncode, done.stdout
+
+
+def test_what_fails_is_run_once_more_alone(tmp_path: Path) -> None:
+    code, text = run_tests(tmp_path, "['once', 'other [2] in a name']")
+    assert code == 0
+    assert text.split("== What failed, and passed alone:\n")[1].split("\n") == [
+        "   test_made.py::test_fails[once]",
+        "   test_made.py::test_fails[other [2] in a name]",
+        "",
+    ]
+    # The second run takes those that failed only.
+    assert "2 passed" in text.split("== Once more, alone:\n")[1]
+
+
+def test_what_fails_again_is_a_failure(tmp_path: Path) -> None:
+    (tmp_path / "test_never.py").write_text("def test_never(): assert 0\n")
+    code, text = run_tests(tmp_path, "['once']")
+    assert code == 1
+    assert "passed alone" not in text
+    assert "FAILED test_never.py::test_never" in text.split("== What failed:\n")[1]
+
+
+def test_many_failures_are_not_run_again(tmp_path: Path) -> None:
+    code, text = run_tests(tmp_path, "list('abcdef')")
+    assert code == 1
+    assert "Once more" not in text

@@ -13,6 +13,7 @@ import gzarr
 from gzarr.loader import Loader, Rows
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from support.devices import TestedDevice
@@ -63,3 +64,11 @@ def await_end_of_threads(seconds: float = 20) -> None:
     for thread in loader_threads():
         thread.join(max(end - time.monotonic(), 0))
     assert not loader_threads()
+
+
+def await_that(holds: Callable[[], bool], seconds: float = 20) -> None:
+    """Wait until something holds that threads of a loader bring about."""
+    end = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < end, "it does not hold"
+        time.sleep(0.001)
