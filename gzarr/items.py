@@ -18,3 +18,9 @@ def has_items(value: Any) -> bool:
     if isinstance(value, (*UNLISTED, type)):
         return False
     return hasattr(value, "__iter__") and getattr(value, "ndim", 1) != 0
+
+
+def is_table(value: Any) -> bool:
+    """Return whether a value is a table, whatever library it is of: iterating gives its columns, or their names."""
+    # Asked of the class: names of columns are attributes of some tables.
+    return hasattr(type(value), "columns")

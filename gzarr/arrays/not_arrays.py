@@ -9,6 +9,7 @@ import numpy as np
 
 from ..dtypes.nulls import columns_of
 from ..errors import ArgumentError
+from ..items import is_table
 from .mixed_values import may_be_rounded
 
 # The most dimensions that NumPy gives nested lists.
@@ -100,7 +101,7 @@ def refuse_tables(value: Any, array: Any, node: str) -> None:
     ArgumentError
         If elements of several types would be Python objects, or integers may have been rounded.
     """
-    if not hasattr(type(value), "columns") or not isinstance(array, np.ndarray):
+    if not is_table(value) or not isinstance(array, np.ndarray):
         return
     dtypes = _dtypes_of(value)
     are_objects = array.dtype.hasobject and {type(item) for item in array.flat} not in ({str}, {bytes}, set())
@@ -113,7 +114,7 @@ def refuse_rounded(value: Any, array: np.ndarray[Any, np.dtype[Any]], node: str)
 
     Parameters and errors are as for :func:`refuse_tables`.
     """
-    if array.dtype.kind not in "fc" or not hasattr(type(value), "columns"):
+    if array.dtype.kind not in "fc" or not is_table(value):
         return
     dtypes = _dtypes_of(value)
     each = array.shape[-1:] == (len(dtypes),)

@@ -12,7 +12,7 @@ import numpy as np
 from ..engines.cuda.devices import get_device
 from ..errors import ArgumentError, ReadOnlyError, SelectionError
 from ..flags import check_flags
-from ..items import UNLISTED
+from ..items import UNLISTED, is_table
 from ..nodes.change import hold_documents
 from ..plan.selection import parse_basic, parse_many, parse_orthogonal
 from .elements import all_elements, as_data, filled
@@ -156,9 +156,8 @@ class WritableArray(ExportedArray):
     def _listed(self, values: Any, *, fill_masked: bool) -> list[Any]:
         """Return the values of :meth:`write_many`, one for each selection."""
         if not isinstance(values, (list, tuple, np.ndarray, *UNLISTED)) and (
-            hasattr(values, "__array__") or hasattr(type(values), "columns")
+            hasattr(values, "__array__") or is_table(values)
         ):
-            # Tables are iterated over by column, or by the columns' names.
             values = as_data(values, self.dtype, self.name, fill_masked=fill_masked)
         try:
             # Generators have no length, and neither has what has rows without being a sequence: sparse matrices.

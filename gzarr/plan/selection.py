@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from ..documents.json import quote
 from ..errors import ArgumentError, SelectionError
-from ..items import UNLISTED
+from ..items import UNLISTED, is_table
 from ..reasons import reason_of
 
 if TYPE_CHECKING:
@@ -135,9 +135,7 @@ def parse_basic(selection: Any, shape: tuple[int, ...]) -> Selection:
 def parse_many(selections: Any, shape: tuple[int, ...], function: str) -> list[Selection]:
     """Parse selections of boxes; arguments and errors as for :func:`parse_basic`, with the name of the function."""
     try:
-        # Tables list columns, or the columns' names.
-        is_listed = not isinstance(selections, UNLISTED) and not hasattr(type(selections), "columns")
-        given = list(selections) if is_listed else None
+        given = None if isinstance(selections, UNLISTED) or is_table(selections) else list(selections)
     except TypeError:
         given = None
     if given is None:
