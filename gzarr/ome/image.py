@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from copy import copy
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -48,7 +50,8 @@ class Image(ImageReads, ImagePictures):
     def labels(self) -> Labels[Image]:
         """Label images of this image, by name; the first use costs a request."""
         if self._labels is None:
-            self._labels = labels_of(self._group, image_of)
+            # Of a copy, with the same levels: images that lead to themselves would be freed, with their stores, late.
+            self._labels = labels_of(self._group, partial(_labels_of, copy(self)))
         return self._labels
 
     def to_xarray(self, level: int = 0) -> Any:
@@ -136,10 +139,12 @@ class Image(ImageReads, ImagePictures):
         # Levels and labels may have been added since.
         group = open_group(self._group.store, path=self._group.path, mode="r+")
         current = Image(group, parse(group.attrs), self._number)
-        arrays = _writing("appending").append(current, frames, axis, labels or {}, method=method, lock=lock)
+        shape: tuple[int, ...] = _writing("appending").append(
+            current, frames, axis, {} if labels is None else labels, method=method, lock=lock
+        )
         self._metadata, self._image, self._labels = current._metadata, current._image, None
-        self._arrays = dict(enumerate(arrays))
-        shape: tuple[int, ...] = arrays[0].shape
+        # They are opened again with the options of the image: frames may have come from another device.
+        self._arrays, self._unreduced = {}, None
         return shape
 
     def update_metadata(
@@ -217,6 +222,13 @@ class Image(ImageReads, ImagePictures):
 def _writing(module: str) -> Any:
     """Return a module that changes images, known by name only: these modules make images."""
     return import_module(f"gzarr.ome.writing.{module}")
+
+
+def _labels_of(image: Image, group: Group) -> Image:
+    """Return labels of an image; costs no request."""
+    labels = image_of(group)
+    labels._labelled = image
+    return labels
 
 
 def image_of(group: Group) -> Image:

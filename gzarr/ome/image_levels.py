@@ -100,6 +100,9 @@ class ImageLevels:
         self._image = metadata.multiscales[number]
         self._arrays: dict[int, Array] = {}
         self._axes: tuple[Axis, ...] | None = self._image.axes
+        self._unreduced: frozenset[int] | None = None
+        # The image that was labelled, if these are labels that were taken from it: its frames are theirs.
+        self._labelled: ImageLevels | None = None
 
     def __repr__(self) -> str:
         axes = self._image.axes
@@ -282,7 +285,7 @@ class ImageLevels:
         """
         for d in self._equal_axes(index):
             first, own = self.level(0).shape[d], self._arrays[index].shape[d]
-            if first == own or (own > first and not frames and self.axis_details[d].type == "time"):
+            if first == own or (own > first and not frames and d in self._frame_axes(index)):
                 continue
             return (
                 f"level {index} has {own} elements along {self.axes[d]!r}, and level 0 has {first}, at the same scale; "
@@ -302,10 +305,27 @@ class ImageLevels:
             return []
         return [d for d, (a, b) in enumerate(zip(*scales, strict=True)) if math.isclose(a, b, rel_tol=1e-9)]
 
+    def _frame_axes(self, index: int) -> list[int]:
+        """Return the axes along which frames may be appended, as far as a level has those of level 0.
+
+        These are axes of time, and others that no level reduces, but for channels that have names.
+        """
+        types = [axis.type for axis in self.axis_details]
+        if self._unreduced is None:
+            further = range(1, len(self._image.datasets))
+            equal = [self._equal_axes(level) for level in further] or [self._equal_axes(0)]
+            self._unreduced = frozenset(equal[0]).intersection(*equal[1:])
+        found = set(self._unreduced)
+        if "time" in types:
+            found.update(d for d in self._equal_axes(index) if types[d] == "time")
+        return sorted(d for d in found if types[d] != "channel" or not self.channels)
+
     def _frames(self, index: int) -> dict[int, int]:
-        """Return the number of frames along each axis of time along which a level has other frames than level 0."""
-        if index == 0 or not any(axis.type == "time" for axis in self.axis_details):
-            return {}
+        """Return the number of frames along each axis along which a level has others than level 0, or their image."""
+        counts = {} if self._labelled is None else self._frames_of(self._labelled)
+        axes = self._frame_axes(index) if index else []
+        if not axes:
+            return counts
         self.level(index)
         try:
             first = self.level(0)
@@ -313,8 +333,34 @@ class ImageLevels:
             # Other levels can be read without it.
             return {}
         array = self.level(index)
-        axes = [d for d in self._equal_axes(index) if self.axis_details[d].type == "time"]
-        return {d: first.shape[d] for d in axes if array.shape[d] != first.shape[d]}
+        counts = {d: counts.get(d, first.shape[d]) for d in axes}
+        # A level that is shorter along another axis is a smaller one, whose scale is wrong in the document.
+        is_time = [axis.type == "time" for axis in self.axis_details]
+        return {d: n for d, n in counts.items() if array.shape[d] > n or (array.shape[d] < n and is_time[d])}
+
+    def _frames_of(self, image: ImageLevels) -> dict[int, int]:
+        """Return the number of frames of the labelled image along each axis along which these labels have more."""
+        try:
+            there = {image.axes[d]: d for d in image._frame_axes(0)}
+            shared = {d: there[name] for d, name in enumerate(self.axes) if name in there}
+            if not shared:
+                return {}
+            own, first = self.level(0).shape, image.level(0).shape
+            # One frame of labels holds for all.
+            longer = {d: k for d, k in shared.items() if own[d] > max(first[k], 1)}
+            if not longer:
+                return {}
+            # Elements of labels at another scale are no frames of the image.
+            scale, other = self._own_grid(0).scale, image._own_grid(0).scale
+        except (MetadataError, NodeNotFoundError, NodeTypeError, UnsupportedError):
+            # Labels can be read without their level 0, and without the image.
+            return {}
+        return {d: first[k] for d, k in longer.items() if math.isclose(scale[d], other[k], rel_tol=1e-9)}
+
+    def _read_shape(self, index: int) -> tuple[int, ...]:
+        """Return the shape of what is read of a level: with the frames of level 0, or of the labelled image."""
+        frames, shape = self._frames(index), self.level(index).shape
+        return tuple(frames.get(d, length) for d, length in enumerate(shape)) if frames else shape
 
     def grid(self, level: int) -> LevelGrid:
         """Return scale and translation of a ``level``, given by its index.

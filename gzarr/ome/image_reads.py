@@ -15,7 +15,7 @@ from ..integers import as_integer
 from ..poses.numbers_given import real_numbers
 from .boxes import Span, spans_of_box
 from .image_systems import ImageSystems
-from .levels import at_level, indexes_in, is_several, of_frames
+from .levels import at_level, check_slice, indexes_in, is_several, of_frames
 from .metadata.units import meters
 from .nodes import place, warn
 
@@ -78,9 +78,9 @@ class ImageReads(ImageSystems):
             # Durations of NumPy are integers of NumPy, too.
             if not isinstance(pixels, Real) or isinstance(pixels, np.timedelta64) or not pixels >= 1:
                 raise ArgumentError(f"pixels must be a number of elements, at least 1, not {quote(pixels)}")
-            selection = self._named(selection)
+            selection = self._selected(selection)
             for level in range(count):
-                if math.prod(_lengths(self._at(level, selection), self.level(level).shape)) <= pixels:
+                if math.prod(_lengths(self._at(level, selection), self._read_shape(level))) <= pixels:
                     return level
             return count - 1
         wanted = self._by_axis(resolution, "resolution", self.axis_details)
@@ -149,7 +149,7 @@ class ImageReads(ImageSystems):
             As for :meth:`level` and :meth:`gzarr.Array.read`.
         """
         options = _Options(out, dtype, missing, stream, budget_bytes, decode, verify)
-        named = self._named(selection)
+        named = self._selected(selection)
         if isinstance(level, str) and level == "auto":
             level = self.choose_level(resolution=resolution, pixels=pixels, **named)
             chosen = self._at(level, named)
@@ -216,7 +216,7 @@ class ImageReads(ImageSystems):
         # Scale and translation are in one coordinate system, and maps lead from any to that of the levels.
         there = self if system is None else self._of_levels()
         spans = there._spans(center, size, system)
-        named = self._named(selection)
+        named = self._selected(selection)
         twice = {name for name, span in zip(self.axes, spans, strict=True) if span is not None and name in named}
         if twice:
             raise ArgumentError(f"the axis {twice.pop()!r} is in the box, and cannot be selected as well")
@@ -249,7 +249,7 @@ class ImageReads(ImageSystems):
         grid = self.grid(level)
         found = []
         for name, span, scale, translation, length in zip(
-            self.axes, spans, grid.scale, grid.translation, self.level(level).shape, strict=True
+            self.axes, spans, grid.scale, grid.translation, self._read_shape(level), strict=True
         ):
             try:
                 found.append(slice(None) if span is None else span.indexes(scale, translation, length))
@@ -261,6 +261,23 @@ class ImageReads(ImageSystems):
 
     # -- selections
 
+    def _selected(self, selection: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the selection of a read, as :meth:`_named` does; each part must be of the axis that it names.
+
+        Raises
+        ------
+        SelectionError
+            If a part is of no axis, or of several: then the parts after it would be of other axes.
+        """
+        named = self._named(selection)
+        for name, part in named.items():
+            if part is None or part is Ellipsis or getattr(part, "ndim", 1) > 1:
+                raise SelectionError(
+                    f"{place(self._group)}: the axis {name!r} takes an integer, a slice or a list of integers, not "
+                    f"{quote(part)}; an axis that is not named is read as a whole"
+                )
+        return named
+
     def _named(self, selection: Mapping[str, Any]) -> dict[str, Any]:
         """Return a selection with labels of channels replaced by their indexes."""
         types = {axis.name: axis.type for axis in self.axis_details}
@@ -271,6 +288,7 @@ class ImageReads(ImageSystems):
                 raise ArgumentError(f"the axis {name!r} is selected twice")
             is_channel = types[name] == "channel"
             part = _plain(part, keep_arrays=not is_channel)
+            check_slice(part)
             found[name] = self._channels(part) if is_channel else part
         return found
 
@@ -305,9 +323,9 @@ class ImageReads(ImageSystems):
         chosen = [selection.get(name, slice(None)) for name in self.axes]
         if level == 0:
             return tuple(
-                indexes_in(part, self.level(0).shape[d]) if is_several(part) else part for d, part in enumerate(chosen)
+                indexes_in(part, self._read_shape(0)[d]) if is_several(part) else part for d, part in enumerate(chosen)
             )
-        first, here = self.level(0).shape, self.level(level).shape
+        first, here = self._read_shape(0), self._read_shape(level)
         factors = [b / a for a, b in zip(self._own_grid(0).scale, self._own_grid(level).scale, strict=True)]
         return tuple(
             part if _is_whole(part) or (factor == 1 and not is_several(part)) else at_level(part, n, m, factor)

@@ -171,6 +171,21 @@ def indexes_of_box(low: float, high: float, scale: float, translation: float, le
     return slice(nearest, nearest + 1)
 
 
+def check_slice(selection: Any) -> None:
+    """Refuse a slice that selects nothing of any axis: of something that is no integer, or with a step of 0.
+
+    Raises
+    ------
+    SelectionError
+        If it is one.
+    """
+    if isinstance(selection, slice):
+        try:
+            selection.indices(0)
+        except (TypeError, ValueError) as error:
+            raise SelectionError(f"{quote(selection)} selects nothing: {error}") from None
+
+
 def is_several(selection: Any) -> bool:
     """Return whether a selection of an axis is a list of indexes or a mask, or such an array."""
     return isinstance(selection, list | np.ndarray)

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 #: Grey of the lines between pictures, and of places without one.
 _LINE: Final = 96
 _EMPTY: Final = 40
+#: Most places of a plate that is shown: of more, a few bytes of metadata would make a picture of any size.
+_MOST_PLACES: Final = 1 << 16
 #: Fewest pixels of one picture.
 _SMALLEST: Final = 4
 #: Wells that are opened and read side by side, as each of them waits for several requests.
@@ -88,11 +90,16 @@ def plate_pixels(plate: Any, look: Look, field: int) -> Pixels:
     Raises
     ------
     ArgumentError
-        If the plate has no wells.
+        If the plate has no wells, or too many rows and columns.
     """
     rows, columns = len(plate.rows), len(plate.columns)
     if not len(plate):
         raise ArgumentError(f"{place(plate.group)} has no wells yet")
+    if rows * columns > _MOST_PLACES:
+        raise ArgumentError(
+            f"{place(plate.group)} has {rows:,} rows and {columns:,} columns, and at most {_MOST_PLACES:,} places are "
+            "shown in one picture; make pictures of its wells"
+        )
     tile = tile_of(look.size, rows, columns)
     wells = {at: (lambda path=path: _field(plate[path], field)) for at, path in plate._paths.items()}
     return mosaic(_tiles(wells, look, tile), rows, columns, tile)

@@ -162,7 +162,7 @@ class PlatePictures:
         Raises
         ------
         ArgumentError
-            Also if the plate has no wells.
+            Also if the plate has no wells, or more than 65,536 places for them.
         SelectionError, UnsupportedError, MetadataError, ChunkError, StoreError, DeviceError
             As for :meth:`Image.render`, for the first well that cannot be shown.
         """

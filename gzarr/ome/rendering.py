@@ -24,7 +24,7 @@ from ..documents.json import quote
 from ..errors import ArgumentError, UnsupportedError
 from ..integers import as_integer
 from .coloring import composed, default_colors, digits_of, on_host, painted, rgb_of, smaller, window_of
-from .levels import at_level, indexes_in
+from .levels import at_level, check_slice, indexes_in
 from .nodes import place
 
 if TYPE_CHECKING:
@@ -53,6 +53,8 @@ class Look:
     z: Any = "max"
     level: Any = "auto"
     size: int = 512
+    # Whether elements are left out of a level that is named, too, as of one that is chosen here.
+    is_thinned: bool = False
     others: tuple[tuple[str, Any], ...] = ()
 
 
@@ -110,7 +112,8 @@ class PlannedPicture:
             raise UnsupportedError(f"{place(image.group)}: elements of type {array.dtype} cannot be shown")
         if self.is_label and array.dtype.kind == "f":
             raise UnsupportedError(f"{place(image.group)}: labels are integers, not {array.dtype}")
-        if self._auto:
+        self._is_thinned = look.is_thinned
+        if self._auto or self._is_thinned:
             longest = max(self._length(self.level, d) for d in (self._y, self._x))
             self.step = max(1, -(-longest // (2 * self._size)))
 
@@ -137,6 +140,7 @@ class PlannedPicture:
         if self._z is None:
             raise ArgumentError(f"{place(self.image.group)} has two axes of space only; leave z= out")
         if isinstance(z, slice):
+            check_slice(z)
             if z.step not in (None, 1):
                 raise ArgumentError(f"z= takes a slice without a step, not {quote(z)}")
             return z
@@ -145,7 +149,7 @@ class PlannedPicture:
     def _shown_channels(self) -> list[Any]:
         if self._c is None:
             return [None]
-        count = self.image.level(self.level).shape[self._c]
+        count = self.image._read_shape(self.level)[self._c]
         if not count:
             raise ArgumentError(f"{place(self.image.group)} has no channels; a picture needs at least one channel")
         known: Sequence[Channel] = self.image.channels
@@ -184,10 +188,10 @@ class PlannedPicture:
 
     def _box(self, level: int, d: int) -> slice:
         """Return what of an axis of the picture is shown, in elements of a level."""
-        name, length = self.image.axes[d], self.image.level(level).shape[d]
+        name, length = self.image.axes[d], self.image._read_shape(level)[d]
         part = self._named.get(name, slice(None))
         if self._auto and level and part != slice(None):
-            part = at_level(part, self.image.level(0).shape[d], length, self._factor(0, level, d))
+            part = at_level(part, self.image._read_shape(0)[d], length, self._factor(0, level, d))
         start, stop, _ = part.indices(length)
         if stop <= start:
             raise ArgumentError(f"nothing is selected along {name!r}, of {length} elements")
@@ -206,7 +210,7 @@ class PlannedPicture:
         if self._z is None:
             return slice(0, 1)
         d = self._z
-        length = self.image.level(level).shape[d]
+        length = self.image._read_shape(level)[d]
         part: Any = slice(None) if self._depth in ("max", "mean") else self._depth
         if part == "middle":
             part = length // 2
@@ -214,7 +218,7 @@ class PlannedPicture:
             # In elements of the first level, or of the one that was named.
             base = 0 if self._auto else self.level
             if level != base:
-                part = at_level(part, self.image.level(base).shape[d], length, self._factor(base, level, d))
+                part = at_level(part, self.image._read_shape(base)[d], length, self._factor(base, level, d))
         if not isinstance(part, slice):
             if not -length <= part < length:
                 raise ArgumentError(f"there is no plane {part} along {self.image.axes[d]!r}, of {length} elements")
@@ -285,7 +289,7 @@ class PlannedPicture:
         """Return the index along an axis that is not shown."""
         if d == self._c:
             return int(channel or 0)
-        name, length = self.image.axes[d], self.image.level(level).shape[d]
+        name, length = self.image.axes[d], self.image._read_shape(level)[d]
         index = self._named.get(name)
         if index is None:
             index = _default_time(self.image, length) if self.image.axis_details[d].type == "time" else 0
@@ -355,7 +359,7 @@ class PlannedPicture:
             return 0.0, 255.0
         last = len(self.image.multiscale.datasets) - 1
         is_whole = not {self.image.axes[self._y], self.image.axes[self._x]} & set(self._named)
-        if last == self.level and self.step == 1 and is_whole:
+        if last == self.level and (self.step == 1 or self._is_thinned) and is_whole:
             return window_of(plane)
         array = self.image.level(last)
         planes = self._planes(last)

@@ -35,8 +35,9 @@ PLATE_SIZE: Final = 384
 #: Most chunks that are read, and most bytes of their elements.
 MOST_CHUNKS: Final = 64
 MOST_BYTES: Final = 16 << 20
-#: Most wells of a plate that is drawn, and most seconds until the last one is begun.
+#: Most wells of a plate that is drawn, most places for wells, and most seconds until the last one is begun.
 MOST_WELLS: Final = 96
+MOST_PLACES: Final = 4096
 MOST_SECONDS: Final = 1.0
 _LEVELS: Final = -1
 
@@ -70,7 +71,7 @@ def image_picture(image: Any) -> str:
 def affordable(image: Any, budget: PictureBudget) -> Look | None:
     """Return what of an image can be shown within a budget, which is reduced; None if nothing can."""
     for z in ("max", "middle"):
-        look = Look(level=_LEVELS, z=z, size=SIZE)
+        look = Look(level=_LEVELS, z=z, size=SIZE, is_thinned=True)
         if budget.take(PlannedPicture(image, look)):
             return look
     return None
@@ -79,6 +80,8 @@ def affordable(image: Any, budget: PictureBudget) -> Look | None:
 def plate_picture(plate: Any) -> str:
     """Return a small picture of a plate as HTML; ``""`` if it would cost too much, or cannot be read."""
     if not is_at_hand(plate.group.store) or not 0 < len(plate) <= MOST_WELLS:
+        return ""
+    if len(plate.rows) * len(plate.columns) > MOST_PLACES:
         return ""
     begin, budget, windows, tiles = time.monotonic(), PictureBudget(), MosaicWindows(), {}
     tile = tile_of(PLATE_SIZE, len(plate.rows), len(plate.columns))

@@ -38,20 +38,26 @@ OTHER_NAMES: Final = {
     "time": {"s": "second", "sec": "second", "ms": "millisecond", "us": "microsecond", "µs": "microsecond",
              "μs": "microsecond", "ns": "nanosecond", "min": "minute", "h": "hour"},
 }  # fmt: skip
+#: Symbols of other units than those in lower case: of millions and of 10**15 of them.
+_OTHERS: Final = frozenset({"Mm", "Pm", "Ms"})
 
 
 def unit_named(unit: str, kind: str) -> str | None:
     """Return the specification's name of a unit of ``"space"`` or ``"time"``; None if it is not known.
 
-    Plurals, British spellings and upper case are understood of names, but not of symbols: ``Mm`` is not ``mm``.
+    Plurals, British spellings and upper case are understood, but of symbols that are those of other units: ``Mm`` is
+    not ``mm``.
     """
-    name = unit.lower().replace("metre", "meter").removesuffix("s")
-    return next((known for known in (OTHER_NAMES[kind].get(unit), name) if known in UNITS[kind]), None)
+    if unit in _OTHERS:
+        return None
+    lower = unit.lower()
+    name = lower.replace("metre", "meter").removesuffix("s")
+    return next((known for known in (OTHER_NAMES[kind].get(lower), name) if known in UNITS[kind]), None)
 
 
 def meters(unit: str | None) -> float | None:
-    """Return the metres in a unit of length, in upper or lower case; None for other and unknown units."""
+    """Return the metres in a unit of length, as :func:`unit_named` understands it; None for other and unknown units."""
     if unit is None:
         return None
-    name = unit_named(unit, "space") or unit_named(unit.lower(), "space")
+    name = unit_named(unit, "space")
     return None if name is None else SPACE_UNITS[name]

@@ -12,6 +12,7 @@ frames that levels lack because somebody has appended to level 0 only.
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -36,7 +37,7 @@ from .new_levels import LevelLayout, LevelWork, new_level
 from .plan import LevelShape
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     from ...arrays.array import Array
     from ...stores.base import Store
@@ -73,18 +74,18 @@ class _Series:
     method: str
 
 
-def append(
-    image: Image, frames: Any, axis: str, labels: Mapping[str, Any], *, method: str | None, lock: bool
-) -> list[Array]:
+def append(image: Image, frames: Any, axis: str, labels: Mapping[str, Any], *, method: str | None, lock: bool) -> Shape:
     """Append frames to all levels and labels of an image as its document is now; see :meth:`gzarr.ome.Image.append`.
 
     Returns
     -------
-    The arrays of all levels.
+    The new shape of level 0.
     """
     group = image.group
     store = writable(group.store, group.name)
     frames = array_given(frames, "frames")
+    if not isinstance(labels, Mapping):
+        raise ArgumentError(f"labels must map names of labels to their frames, not {quote(labels)}")
     labels = {name: array_given(some, f"labels {quote(name)}") for name, some in labels.items()}
     own = _series(image, axis, method)
     below = _labels(image, own, axis, labels)
@@ -123,7 +124,7 @@ def append(
         _repair(arrays, own, count, first=1)
         if number:
             _extend([*plans, (own, arrays, [block, *made])], count, number, lock=lock)
-        return arrays
+        return arrays[0].shape
 
 
 def _series(image: Image, axis: str, method: str | None = None) -> _Series:

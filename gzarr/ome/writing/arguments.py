@@ -23,7 +23,7 @@ from ..coloring import apart, on_host
 from ..metadata.documents import WRITTEN, to_attributes
 from ..metadata.model import Axis, Channel, LabelColor, OmeMetadata, Omero, Window
 from ..metadata.parse import parse
-from ..metadata.units import UNITS, unit_named
+from ..metadata.units import UNITS, meters, unit_named
 from ..nodes import warn
 
 if TYPE_CHECKING:
@@ -66,6 +66,16 @@ class Description:
     def space(self) -> list[bool]:
         """Whether each axis is one of space."""
         return [axis.type == "space" for axis in self.axes]
+
+    @property
+    def comparable_spacing(self) -> list[float]:
+        """Spacing in one unit for all axes of space, if the sizes of all of their units are known; or else as it is."""
+        sizes = [meters(axis.unit) if is_space else 0.0 for axis, is_space in zip(self.axes, self.space, strict=True)]
+        known = [size for size in sizes if size]
+        if not known or None in sizes:
+            return list(self.spacing)
+        # The same units must not round the spacing.
+        return [own * (size / known[0] if size else 1.0) for own, size in zip(self.spacing, sizes, strict=True)]
 
 
 def check_version(version: Any) -> Literal[2, 3]:

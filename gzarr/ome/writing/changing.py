@@ -6,7 +6,7 @@ What a change does not name stays as it is in the document, also members that gz
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from ...documents.json import quote
@@ -65,7 +65,8 @@ def _changed(image: Image, found: dict[str, Any], changes: Changes, version: Wri
     if changes.scale is not None or changes.translation is not None:
         _move(image, document, changes.scale, changes.translation)
     if changes.channels is not None:
-        root["omero"] = {**object_in(root, "omero"), **_omero(image, changes.channels)}
+        omero = object_in(root, "omero")
+        root["omero"] = {**omero, **_omero(image, omero.get("channels"), changes.channels)}
     if changes.colors is not None or changes.properties is not None:
         root["image-label"] = _label(image, object_in(root, "image-label"), changes)
     return with_root(found, root, version)
@@ -151,23 +152,24 @@ def _move(image: Image, document: dict[str, Any], scale: Any, translation: Any) 
     document["datasets"] = datasets
 
 
-def _omero(image: Image, given: Any) -> dict[str, Any]:
-    """Return the object ``omero`` with other channels; a name changes only the name of one that is there."""
+def _omero(image: Image, now: Any, given: Any) -> dict[str, Any]:
+    """Return the object ``omero`` with other channels; a name changes only the name of one that is there, ``now``."""
     if isinstance(given, str) or not hasattr(given, "__iter__"):
         raise ArgumentError(f"channels must be a list of names or Channel, not {quote(given)}")
     wanted = list(given)
-    known = image.channels
-    if len(known) == len(wanted):
-        wanted = [
-            replace(old, label=new) if isinstance(new, str) else new for old, new in zip(known, wanted, strict=True)
-        ]
+    is_renamed = len(image.channels) == len(wanted)
     # Places are of no account for that, and some images have none.
     description = Description(image.axis_details, (1.0,) * image.ndim, (0.0,) * image.ndim)
     omero = omero_of(wanted, description, image.shape, image.dtype)
-    if image.dtype.kind == "f" and any(isinstance(channel, str) for channel in wanted):
+    if not is_renamed and image.dtype.kind == "f" and any(isinstance(channel, str) for channel in wanted):
         # Floats have no range of their own, so it takes a look at what is there.
         omero = shown(omero, wanted, description, image.level(-1))
     found: dict[str, Any] = plain(to_attributes(OmeMetadata("0.4", omero=omero)))["omero"]
+    if is_renamed:
+        # All that a channel has besides stays as it is in the document, also what is wrong there.
+        for i, (old, new) in enumerate(zip(now, wanted, strict=True)):
+            if isinstance(new, str):
+                found["channels"][i] = {**(old if isinstance(old, dict) else {}), "label": new}
     return found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +26,7 @@ from .existing import along, described_by, factors_of, has_image, image_of, leng
 from .new_image import ImageArguments, NewImage, elements_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Sequence
 
     from ...hierarchy.group import Group
     from ...stores.resolve import StoreLike
@@ -103,8 +104,8 @@ def create(  # noqa: PLR0913
         a chunk.
     factors
         Factor of each level along all axes of space; a mapping of names of axes to factors (others are 1); or a list of
-        these, one for each level but level 0. None: 2, but 1 along axes whose spacing is far above the smallest, until
-        it no longer is.
+        these, one for each level but level 0. None: 2, but 1 along axes whose spacing, in one unit, is far above the
+        smallest, until it no longer is.
     method
         How elements become one: ``"mean"`` (integers are rounded to the nearest, halves to even), ``"max"``,
         ``"nearest"``, ``"mode"`` (for labels) or ``"gaussian"``, which reads each level again to make the next one. At
@@ -191,9 +192,9 @@ def create_labels(  # noqa: PLR0913
     data
         Labels, as for :func:`create`: integers.
     axes, scale, translation
-        As for :func:`create`; by default those of the image, without that of channels if the labels have one dimension
-        less. ``axes="zyx"`` takes what the image says of these. Along each axis, labels have as many elements as the
-        image, or 1.
+        As for :func:`create`; by default, and for axes that a mapping does not name, those of the image, without that
+        of channels if the labels have one dimension less. ``axes="zyx"`` takes what the image says of these. Along each
+        axis, labels have as many elements as the image, or 1.
     colors
         Red, green, blue and alpha, from 0 to 255, of some labels, which are integers.
     method
@@ -256,8 +257,8 @@ def create_labels(  # noqa: PLR0913
     wanted = ImageArguments(
         path=join_path(labels_path, name),
         axes=list(own.axes),
-        scale=own.spacing if scale is None else scale,
-        translation=own.origin if translation is None else translation,
+        scale=_with(own.names, own.spacing, scale),
+        translation=_with(own.names, own.origin, translation),
         version=version,
         method=method,
         overwrite=overwrite,
@@ -290,6 +291,13 @@ def create_labels(  # noqa: PLR0913
         created = planned.write(claim)
         _list(target, labels_path, name, version, old, lock=lock)
     return created
+
+
+def _with(names: Sequence[str], own: Sequence[float], given: Any) -> Any:
+    """Return what is given for axes; None, and a mapping for axes that it does not name, leave what the image says."""
+    if isinstance(given, Mapping):
+        return {**dict(zip(names, own, strict=True)), **given}
+    return own if given is None else given
 
 
 def check_names(function: str, names: Iterable[str], known: Iterable[str]) -> None:

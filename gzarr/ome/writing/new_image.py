@@ -136,7 +136,16 @@ class NewImage:
         chunks, shards = chosen_chunks(shape, own.space, self._dtype.itemsize, wanted.chunks, wanted.shards)
         self._below = []
         if self._source is not None:
-            self._below = plan_levels(shape, own.names, own.space, own.spacing, chunks, wanted.levels, wanted.factors)
+            self._below = plan_levels(
+                shape,
+                own.names,
+                own.space,
+                own.comparable_spacing,
+                chunks,
+                wanted.levels,
+                wanted.factors,
+                of_labels=image_label is not None,
+            )
         self._shapes: list[Shape] = [shape, *(level.shape for level in self._below)]
         scales = [(1,) * len(shape), *(level.scale for level in self._below)]
         image = Multiscale(
@@ -227,7 +236,11 @@ def elements_of(data: Any, shape: Any, dtype: Any) -> tuple[Any, Shape, np.dtype
     if data is None:
         if shape is None or dtype is None:
             raise ArgumentError("an image needs data, or a shape and a dtype")
-        return None, check_shape(shape), np.dtype(dtype).newbyteorder("=")
+        try:
+            element: np.dtype[Any] = np.dtype(dtype)
+        except (TypeError, ValueError) as error:
+            raise ArgumentError(f"dtype={quote(dtype)} is no NumPy dtype: {error}") from None
+        return None, check_shape(shape), element.newbyteorder("=")
     if shape is not None or dtype is not None:
         raise ArgumentError("shape= and dtype= are for images without data; these have their own")
     # An array of Zarr has no mask, and levels would be made of what lies under it.

@@ -55,6 +55,8 @@ def plan_levels(
     chunk_shape: Shape,
     levels: Any = "auto",
     factors: Any = None,
+    *,
+    of_labels: bool = False,
 ) -> list[LevelShape]:
     """Return the levels below level 0.
 
@@ -70,7 +72,10 @@ def plan_levels(
     factors
         Factor of each level along all axes of space; a mapping of names of axes to factors (others are 1); or a list
         of these, one for each level but level 0. None: 2 along each axis of space, but 1 for those whose spacing is
-        far above the smallest, until it no longer is.
+        far above the smallest, until it no longer is. Of a list, the entries after the last one that reduces an axis
+        are left out.
+    of_labels
+        Whether they are for labels, which have a level for each entry: as many as their image.
 
     Raises
     ------
@@ -99,7 +104,8 @@ def plan_levels(
             own = _halved(shape, space, [s * k for s, k in zip(spacing, scale, strict=True)])
         else:
             own = each[min(i, len(each) - 1)]
-        if cells_of(shape, own) == shape:
+        rest = each[i:] if each is not None and count == len(each) + 1 else [own]
+        if not of_labels and all(cells_of(shape, one) == shape for one in rest):
             # Nothing is left to be reduced.
             return found
         shape = cells_of(shape, own)

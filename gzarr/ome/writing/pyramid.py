@@ -184,7 +184,7 @@ class Pyramid:
             node = _in_its_group(node)
             self.group, self._first = _group_of(node), node
             self._document, description = _new_document(node, self.group, described)
-            spacing, is_label = description.spacing, False
+            spacing, is_label = description.comparable_spacing, False
         else:
             if any(value is not None for value in described):
                 raise ArgumentError("axes=, scale= and units= are for arrays; an image has its own")
@@ -193,10 +193,10 @@ class Pyramid:
             # Transformations of the whole image stay, and hold for the new levels, too.
             description = described_by(replace(image, transforms=()))
             try:
-                spacing = described_by(image).spacing
+                spacing = described_by(image).comparable_spacing
             except ArgumentError:
                 # They are not a scale and a translation, or several.
-                spacing = description.spacing
+                spacing = description.comparable_spacing
             name = self._document["datasets"][0]["path"]
             self._first = open_array(node.store, path=join_path(node.path, name), mode="r+", device=device)
             if len(self._document["datasets"]) > 1 and not overwrite:
@@ -213,10 +213,18 @@ class Pyramid:
         self._description = description
         self._overwrite = overwrite
         levels, wanted = downsampling.levels, downsampling.factors
-        if is_label and wanted is None and levels == AUTO:
+        of_labels = is_label and wanted is None and isinstance(levels, str) and levels == AUTO
+        if of_labels:
             wanted = _factors_of_labelled(self.group, description.names)
         self.levels: list[LevelShape] = plan_levels(
-            first.shape, description.names, description.space, spacing, first.chunks, levels, wanted
+            first.shape,
+            description.names,
+            description.space,
+            spacing,
+            first.chunks,
+            levels,
+            wanted,
+            of_labels=of_labels and wanted is not None,
         )
 
     def run(self, *, progress: bool = True) -> None:
@@ -249,6 +257,7 @@ class Pyramid:
         names += [_name_of(names[0], i) for i in range(1, len(scales))]
         old = [node_path(entry["path"]) for entry in self._document["datasets"][1:]]
         old += [name for name in names[1:] if name not in old and name in group]
+        self._check_others(names[1:], old)
         target = place_of(first.store, first.path)
         for name in {*names[1:], *old}:
             if place_of(store, join_path(group.path, name)).overlaps(target):
@@ -293,6 +302,19 @@ class Pyramid:
         # Others may have written its path in another way.
         self._write([{**level, **own, "path": level["path"]}, *others])
 
+    def _check_others(self, new: list[str], old: list[str]) -> None:
+        """Refuse names of levels that are, or hold, levels of another image in the same group."""
+        images = list_in(root_of(self.group.attrs, _version(self.group)), "multiscales")
+        for name in (*new, *old):
+            for other in (image for image in images[1:] if isinstance(image, dict)):
+                for path in _paths_of(other):
+                    if f"{path}/".startswith(f"{name}/") or f"{name}/".startswith(f"{path}/"):
+                        raise ArgumentError(
+                            f"{self.group.name}: {name!r} would be a level, and {path!r} is one of another image in "
+                            "the same group; nothing was changed. Write the image with its levels somewhere else, with "
+                            "gzarr.ome.create(…, data=image)"
+                        )
+
     def _write(self, datasets: list[Any]) -> None:
         """Write the description of the image with some levels; all that it has besides stays as it is."""
         self._document = document = {**self._document, "datasets": datasets}
@@ -304,6 +326,14 @@ class Pyramid:
             return with_root(found, {**root, "multiscales": [document, *list_in(root, "multiscales")[1:]]}, version)
 
         self.group.attrs.change(described)
+
+
+def _paths_of(image: dict[str, Any]) -> list[str]:
+    """Return the paths of the levels of an image in a document."""
+    datasets = image.get("datasets")
+    entries = datasets if isinstance(datasets, list) else []
+    paths = [entry.get("path") for entry in entries if isinstance(entry, dict)]
+    return [node_path(path) for path in paths if isinstance(path, str)]
 
 
 def _version(group: Group) -> Written:
@@ -333,7 +363,7 @@ def _group_of(array: Array) -> Group:
         )
     if array.zarr_format not in (2, 3):
         raise ArgumentError(f"{array.name} has Zarr format {array.zarr_format!r}; images are of version 2 or 3")
-    return open_group(array.store, path=array.path.rpartition("/")[0], mode="r+")
+    return open_group(array.store, path=array.path.rpartition("/")[0], mode="r+", device=array.device)
 
 
 def _new_document(array: Array, group: Group, described: DescribedAxes) -> tuple[dict[str, Any], Description]:
