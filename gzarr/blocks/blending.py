@@ -168,7 +168,14 @@ class Blending:
         found = []
         with memory.current():
             for blocks, box, result in zip(self._grid.outputs, block.boxes, given, strict=True):
-                array = memory.array(blocks.whole(result, block, box, self._calls.name))
+                result = blocks.whole(result, block, box, self._calls.name)
+                try:
+                    array = memory.array(result)
+                except TypeError as error:
+                    raise ArgumentError(
+                        f"{self._calls.name} returned {type(result).__name__} for {block}, which NumPy makes no array "
+                        f"of: {error}"
+                    ) from error
                 if array is None or np.dtype(array.dtype).kind not in "fc":
                     kind = type(result).__name__ if array is None else f"elements of {array.dtype}"
                     raise ArgumentError(

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from ..arrays.elements import in_numpy
 from ..errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -109,7 +110,14 @@ class OutputBlocks:
         ArgumentError
             If it has none of the shapes of a result.
         """
-        if not hasattr(result, "shape"):
+        if not hasattr(result, "dtype") and hasattr(result, "shape") and hasattr(result, "__array__"):
+            # Tables of pandas and polars have a type for each column.
+            try:
+                result = in_numpy(result)
+            except (TypeError, ValueError, OverflowError) as error:
+                kind = type(result).__name__
+                raise ArgumentError(f"{function} returned {kind} for {block}, which is no array: {error}") from error
+        if not (hasattr(result, "shape") and hasattr(result, "dtype")):
             raise ArgumentError(f"{function} returned {type(result).__name__} for {block}, not an array")
         length = tuple([s.stop - s.start for s in box])
         if tuple(result.shape) == length:

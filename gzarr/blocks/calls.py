@@ -75,6 +75,7 @@ class PlannedCall:
         writes: bool = True,
         reduces: bool = False,
         blends: bool = False,
+        in_order: bool = False,
     ) -> BlockWork:
         """Return the work of a function on all blocks.
 
@@ -88,6 +89,8 @@ class PlannedCall:
             Whether it returns a value, after these.
         blends
             Whether results that overlap are blended.
+        in_order
+            Whether values are taken in the order of the numbers of blocks.
 
         Raises
         ------
@@ -101,7 +104,7 @@ class PlannedCall:
         sizes = ElementSizes(self.sizes.inputs if reads else (), self.sizes.outputs if writes else ())
         axes = [first.axes_of(array, self.blocks) for array in inputs]
         device = self.device if reads else "cpu"
-        how = Manner(device, self.threads, self.budget_bytes, reduces=reduces, blends=blends)
+        how = Manner(device, self.threads, self.budget_bytes, reduces=reduces, blends=blends, in_order=in_order)
         work = BlockWork(function, inputs, outputs, grid, axes, how, sizes)
         work.check_apart(resume=self.resume)
         if writes:

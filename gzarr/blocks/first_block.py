@@ -14,7 +14,7 @@ import numpy as np
 from ..dtypes.properties import native
 from ..engines import monitor
 from ..errors import ArgumentError
-from ..hierarchy.new_nodes import arguments_of_data
+from ..hierarchy.new_nodes import NewArray, arguments_of_data
 from ..metadata.formats import DEFAULT_FORMAT
 from .outputs import CreatedOutput, NewOutput
 from .sharing import wait_for
@@ -63,9 +63,11 @@ class FirstBlock:
             if output.follows_results:
                 wanted, dtypes[i] = data_types_of(result)
             if isinstance(output, CreatedOutput):
-                outputs[i] = output.create(wanted)
+                outputs[i] = output.planned(wanted)
             else:
                 output.array(blocks.shape, dtypes[i] or result.dtype, memory)
+        # Not before there can be all of them.
+        outputs = [output.create() if isinstance(output, NewArray) else output for output in outputs]
         self._made = True
         return outputs, dtypes
 

@@ -34,7 +34,7 @@ from .label_outputs import check_output, finish, label_output
 from .mapping import map_blocks
 from .members import ObjectMembers, places_in
 from .outputs import Output
-from .scratch import KeepWindows, OnHost, block_lengths_of, open_kept, place_for, windows_in
+from .scratch import KeepWindows, OnHost, block_lengths_of, check_scratch, open_kept, place_for, windows_in
 from .surroundings import Surroundings
 
 if TYPE_CHECKING:
@@ -94,9 +94,10 @@ def label(  # noqa: PLR0913
         Array of integers opened for writing, NumPy array, or store as for :func:`gzarr.create_array`, where an array
         like the first input is created (:class:`Output` gives it chunks of its own). None for a new NumPy array.
     function
-        Function of a block of each array, with the halo. It returns an array of the block's shape with the halo, or
-        without it: a mask (bool), or labels (integers), which are 0 where there is no object. Numbers of different
-        blocks have nothing to do with each other. For the first block, it is called twice.
+        Function of a block of each array, with the halo. It returns a mask (bool) of the block's shape, with the halo
+        or without it; or labels (integers) with the halo, where those of different blocks are compared, which are 0
+        where there is no object. Numbers of different blocks have nothing to do with each other. For the first block,
+        it is called twice.
     by_value
         Whether only neighbours of equal values are of one component, as in ``skimage.measure.label``.
     connectivity
@@ -110,7 +111,8 @@ def label(  # noqa: PLR0913
         Which instances are joined, as for :func:`join`.
     scratch
         Store, as for :func:`gzarr.create_array`, for what ``function`` returns: masks, or the labels of blocks with
-        their halos. It stays, for :func:`join` with another threshold. None for a temporary directory.
+        their halos. It stays, for :func:`join` with another threshold. None for a temporary directory. It may neither
+        be an input or the output, nor lie in one, nor have one in it.
     block
         As for :func:`gzarr.map_blocks`.
     dtype
@@ -178,6 +180,7 @@ def label(  # noqa: PLR0913
     Surroundings.of(len(shape), halo, boundary, padded=False)
     check_output(call)
     call.check_created()
+    check_scratch(scratch, call, overwrite=overwrite)
     if not call.blocks or 0 in shape:
         return finish(call, call.work(_nothing, reads=False), None, None, progress=progress), 0
     find = FindComponents(shape, outside, bool(by_value), most)

@@ -102,12 +102,15 @@ def map_blocks(  # noqa: PLR0913
         Axes of the inputs that the outputs lack, which a function is given whole; and axes of the outputs that the
         inputs lack, which it returns whole, and whose length is that of ``out``.
     dtype
-        Data type of created outputs; None for that of the first block's result, which later ones must have as well. An
-        output that is resumed keeps its own.
+        Data type of created outputs, in stores or in memory, which take no elements that it would alter (floating-point
+        numbers are rounded); None for that of the first block's result, which later ones must have as well. An output
+        that is resumed keeps its own. NumPy arrays that are given as ``out`` take what NumPy's casting ``"same_kind"``
+        takes.
     reduce
         Function of two values that returns one: a sum, a merged histogram, a joined table. ``function`` then returns
-        one more value, after its outputs, and these are reduced in the order of blocks, one by one. Arrays in it are
-        copied, since they wait while ``function`` is called again.
+        one more value, after its outputs, and these are reduced in the order of the numbers of blocks (C order of the
+        grid), one by one, whatever ``budget_bytes`` and the threads are. Arrays in it are copied, since they wait while
+        ``function`` is called again.
     device
         Device of the blocks: ``"cpu"``, ``"cuda"``, ``"cuda:N"`` or ``"auto"``; None for that of the first input, which
         is opened on the device of one that is open.
@@ -191,7 +194,8 @@ def map_blocks(  # noqa: PLR0913
         surroundings=(halo, boundary, pad_blocks),
         axes=(scale, drop_axis, new_axis),
     )
-    work = call.work(function, reduces=reduce is not None, blends=blend is not None)
+    reduces = reduce is not None
+    work = call.work(function, reduces=reduces, blends=blend is not None, in_order=reduces)
     if resume and reduce is not None:
         raise ArgumentError("resume=True leaves out blocks that are done, and reduce needs the values of all of them")
     call.check_created()

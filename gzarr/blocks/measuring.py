@@ -119,7 +119,7 @@ def measure(
     options = CallOptions(block=block, device="cpu", budget_bytes=budget_bytes)
     call = plan_call([opened, *channels], [], options, takes=_WANTED)
     merging = _Merging(ndim, len(channels))
-    work = call.work(_Measuring(background), reduces=True)
+    work = call.work(_Measuring(background), reduces=True, in_order=True)
     executor = call.executor(client, work)
     if 0 not in opened.shape:
         with closing(work.values(None, executor, progress=progress)) as values:

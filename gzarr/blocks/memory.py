@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from ..arrays.elements import in_numpy
 from ..arrays.outputs import HOST, DeviceResults, Results
 from ..arrays.tensors import is_tensor
 from ..engines.cpu.batch import available
@@ -135,7 +136,7 @@ class BlockMemory:
     def array(self, value: Any) -> Any:
         """Return a value as an array of the device, or None if it is not one; in host memory, NumPy makes one of it."""
         if self._device is None:
-            return np.asarray(value)
+            return in_numpy(value)
         return value if self.is_array(value) else None
 
     def copied(self, value: Any) -> Any:
@@ -164,7 +165,9 @@ class BlockMemory:
         if is_mapping:
             # Of its own class.
             result = copy(value)
-            result.update(zip(value, copies, strict=True))
+            # Not update(), which counters and other classes of dicts have a meaning of their own for.
+            for name, item in zip(value, copies, strict=True):
+                result[name] = item
             return result
         return value._make(copies) if is_named else type(value)(copies)
 

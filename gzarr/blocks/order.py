@@ -39,6 +39,11 @@ class BlockOrder:
     grid_shape: Index
     strips: Index
 
+    @classmethod
+    def whole(cls, grid_shape: Index) -> BlockOrder:
+        """Return C order, which has one strip."""
+        return cls(grid_shape, tuple(max(n, 1) for n in grid_shape))
+
     def __iter__(self) -> Iterator[Index]:
         """Yield the coordinates of all blocks."""
         for strip in grid_points([-(-n // s) for n, s in zip(self.grid_shape, self.strips, strict=True)]):
@@ -64,7 +69,7 @@ def choose_order(grid_shape: Index, inputs: Sequence[tuple[Sequence[InputAxis], 
     room
         Bytes for decoded chunks that are kept for later blocks.
     """
-    order = best = BlockOrder(grid_shape, tuple(max(n, 1) for n in grid_shape))
+    order = best = BlockOrder.whole(grid_shape)
     sweep = min((_sweep(axes) for axes, _ in inputs), default=_NONE)
     least = math.inf
     while True:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import numpy as np
 
 from ..arrays.array import Array
+from ..arrays.elements import as_elements, in_numpy
 from ..arrays.outputs import HOST, DeviceResults, check_elements
 from ..arrays.stored_chunks import stored_chunks
 from ..codecs.choice import AUTO
@@ -151,7 +152,7 @@ def make_output(
     layout: dict[str, Any] = {"shape": shape}
     if geometry.kept != tuple(range(like.ndim)):
         layout |= _layout(geometry, shape, like)
-    if not {"chunks", "shards"}.isdisjoint(output.layout):
+    if not ({"chunks", "shards"}.isdisjoint(output.layout) and _suits(like, geometry, shape)):
         # Those of the input need not suit the ones that are given.
         layout |= {"chunks": AUTO, "shards": None}
     layout |= {"dtype": _stand_in(like) if dtype is None else dtype, **output.layout}
@@ -262,17 +263,15 @@ class CreatedOutput:
             )
         self._planned.check()
 
-    def create(self, dtype: Any = None) -> Array:
-        """Create the array.
+    def planned(self, dtype: Any = None) -> NewArray:
+        """Return the array that is to be created.
 
         Parameters
         ----------
         dtype
             Its data type, if it follows the results; None for the one that it was planned with.
         """
-        if dtype is None:
-            return self._planned.create()
-        return self._of(self._arguments | {"dtype": dtype}).create()
+        return self._planned if dtype is None else self._of(self._arguments | {"dtype": dtype})
 
 
 def _layout(geometry: BlockGeometry, shape: tuple[int, ...], like: ExportedArray) -> dict[str, Any]:
@@ -286,6 +285,12 @@ def _layout(geometry: BlockGeometry, shape: tuple[int, ...], like: ExportedArray
         chunks = [n if d is None else min(like.chunks[d], n) for d, n in zip(own, shape, strict=True)]
         layout["chunks"] = tuple(max(n, 1) for n in chunks)
     return layout
+
+
+def _suits(like: ExportedArray, geometry: BlockGeometry, shape: tuple[int, ...]) -> bool:
+    """Return whether chunks of an input suit an output: if regular, any that has no axis along which it is repeated."""
+    first = len(geometry.common) - like.ndim
+    return like.shape == shape or (like.metadata.chunk_grid.is_regular and like.shape == geometry.common[first:])
 
 
 class NewOutput:
@@ -343,7 +348,7 @@ class NewOutput:
         return self._array
 
 
-def write(output: Any, box: Box, result: Any, memory: BlockMemory, function: str, *, called: str = "out=") -> None:
+def write(output: Any, box: Box, result: Any, memory: BlockMemory, function: str, *, is_new: bool = False) -> None:
     """Write a block to its box of an output.
 
     Parameters
@@ -352,8 +357,11 @@ def write(output: Any, box: Box, result: Any, memory: BlockMemory, function: str
         Array of gzarr or in memory, and the place there.
     result, memory
         The block, and the memory that its arrays are in.
-    function, called
-        What returned it, and what the output is called, in messages.
+    function
+        What returned it, in messages.
+    is_new
+        Whether the output was made in memory: as one in a store, it takes no elements that it would alter. An array of
+        the caller's takes what NumPy's ``same_kind`` casting takes.
 
     Raises
     ------
@@ -365,24 +373,38 @@ def write(output: Any, box: Box, result: Any, memory: BlockMemory, function: str
     if isinstance(output, Array):
         output.write(box, result, aligned=True, stream=memory.stream)
         return
+    called = f"{'the new array' if is_new else 'out='} of {output.dtype}"
     if memory.stream is not None:
         if not memory.is_array(result):
             raise OutputError(
-                f"{called} of {output.dtype} on a device cannot take a {type(result).__module__}."
-                f"{type(result).__name__}, which {function} returned: return an array of the device, or pass an array "
-                "of gzarr or a store as out=, which take any"
+                f"{called} on a device cannot take a {type(result).__module__}.{type(result).__name__}, which "
+                f"{function} returned: return an array of the device, or pass an array of gzarr or a store as out=, "
+                "which take any"
             )
         # As NumPy does below.
         if not np.can_cast(result.dtype, output.dtype, "same_kind"):
-            raise OutputError(f"{called} of {output.dtype} cannot take results of {result.dtype}, of {function}")
+            raise OutputError(f"{called} cannot take results of {result.dtype}, of {function}")
+        if is_new and _may_alter(result.dtype, output.dtype):
+            elements = as_elements(memory.to_host(result), output.dtype, result.shape, f"{called}, of {function}")
+            result = memory.from_host(np.ascontiguousarray(elements))
         memory.copy(output[box], result)
         return
     try:
-        np.copyto(output[cast("Any", (*box, ...))], result, casting="same_kind")
+        given = in_numpy(result)
+        if is_new and _may_alter(given.dtype, output.dtype):
+            given = as_elements(given, output.dtype, given.shape, f"{called}, of {function}")
+        np.copyto(output[cast("Any", (*box, ...))], given, casting="same_kind")
+    except ArgumentError:
+        raise
     except (TypeError, ValueError) as error:
-        raise OutputError(
-            f"{called} of {output.dtype} cannot take results of {result.dtype}, of {function}: {error}"
-        ) from error
+        raise OutputError(f"{called} cannot take results of {result.dtype}, of {function}: {error}") from error
+
+
+def _may_alter(source: np.dtype[Any], dtype: np.dtype[Any]) -> bool:
+    """Return whether NumPy converts elements to a dtype that may not hold them all."""
+    # NumPy takes dates in any finer unit for safe, also those out of its range.
+    is_safe = np.can_cast(source, dtype, "safe") and (dtype.kind not in "mM" or source == dtype)
+    return np.can_cast(source, dtype, "same_kind") and not is_safe
 
 
 class DoneBlocks:

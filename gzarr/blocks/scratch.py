@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import tempfile
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from ..arrays.exporting import ExportedArray
 from ..arrays.stored_chunks import stored_chunks
+from ..documents.json import quote
 from ..errors import ArgumentError, GzarrError, NodeNotFoundError, OutputError
 from ..hierarchy.create import create_array
 from ..hierarchy.open import open_array
+from ..nodes.change import writable
+from ..stores.aliases import check_not_overwritten
+from ..stores.places import place_of
+from ..stores.places_read import check_apart
+from ..stores.resolve import as_store
 from ..stores.temporary_files import note_of, noted, temporary_files
 from .computing import name_of, takes_block_info
 
@@ -23,7 +29,6 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from ..arrays.array import Array
-    from ..arrays.exporting import ExportedArray
     from .blocks import Block
     from .calls import PlannedCall
 
@@ -31,6 +36,9 @@ if TYPE_CHECKING:
 
 
 _ADVICE: Final = "pass scratch="
+_INSTEAD: Final = "pass another scratch="
+#: Attribute of the array that says which blocks it has.
+_BLOCKS: Final = "blocks"
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,6 +112,31 @@ def block_lengths_of(call: PlannedCall) -> Index:
     return tuple(min(axis.longest, n) for axis, n in zip(call.blocks, call.shapes[0], strict=True))
 
 
+def check_scratch(scratch: Any, call: PlannedCall, *, overwrite: bool) -> None:
+    """Refuse a store for what a function returns that is an input or the output, or lies in one, or has one in it.
+
+    Raises
+    ------
+    ArgumentError
+        If so.
+    """
+    if scratch is None:
+        return
+    store, path = as_store(scratch, "w" if overwrite else "a")
+    place = place_of(store, path)
+    for output in call.outputs:
+        if isinstance(output, ExportedArray) and place.overlaps(written := place_of(output.store, output.path)):
+            raise ArgumentError(
+                f"scratch= is {place.label}, and labels are written to {written.label} while it is read; nothing was "
+                f"changed: {_INSTEAD}"
+            )
+    if overwrite:
+        found = writable(store, f"'/{path}'")
+        check_not_overwritten(call.inputs, found, path, operation="label", instead=_INSTEAD)
+    else:
+        check_apart(call.inputs, place, operation="label", instead=_INSTEAD)
+
+
 @contextlib.contextmanager
 def place_for(scratch: Any) -> Iterator[tuple[Any, str]]:
     """Yield a store, the one that was given or a temporary directory, and a note for errors of the latter.
@@ -144,9 +177,16 @@ def windows_in(
     lengths, halos = block_lengths_of(call), call.geometries[0].surroundings.halos
     shape = windows_shape(call.shapes[0], lengths, halos)
     chunks = tuple(n + sum(halo) for n, halo in zip(lengths, halos, strict=True))
+    # Others may have the same shape and chunks.
+    blocks = {"shape": list(lengths), "halo": [list(halo) for halo in halos]}
     if kept is None:
         # All chunks are stored, also those without labels: they say what is done.
-        options: dict[str, Any] = {"write_empty_chunks": True, "overwrite": overwrite, "device": "cpu"}
+        options: dict[str, Any] = {
+            "attributes": {_BLOCKS: blocks},
+            "write_empty_chunks": True,
+            "overwrite": overwrite,
+            "device": "cpu",
+        }
         with noted(note, GzarrError):
             array = create_array(place, shape=shape, dtype=dtype, chunks=chunks, **options)
     else:
@@ -155,6 +195,11 @@ def windows_in(
             raise OutputError(
                 f"{kept.name}, to be resumed, has shape {kept.shape} and chunks {kept.chunks}; blocks with their halos "
                 f"have shape {shape} and chunks {chunks}"
+            )
+        if (found := array.attrs.get(_BLOCKS)) != blocks:
+            raise OutputError(
+                f"{array.name}, to be resumed, has blocks of {quote(found)}; this call has {blocks}: begin anew, with "
+                "overwrite=True"
             )
     return BlockWindows(array, call.shapes[0], lengths, halos, note)
 
@@ -212,19 +257,25 @@ class KeepWindows:
                 f"{self._function.__name__} returned elements of {result.dtype} for {block_info}, and of {array.dtype} "
                 "for the first block: have it return one data type"
             )
-        whole = tuple(before + n + after for n, (before, after) in zip(block_info.shape, block_info.halo, strict=True))
+        box = windows.box(block_info.index)
+        target_shape = tuple(s.stop - s.start for s in box)
+        # There is no halo at the ends of the array with boundary=None.
+        begins = [full - own for (full, _), (own, _) in zip(windows.halos, block_info.halo, strict=True)]
+        # What pads a block comes last.
+        whole = tuple(
+            min(before + n + after, room - begin)
+            for n, (before, after), room, begin in zip(
+                block_info.shape, block_info.halo, target_shape, begins, strict=True
+            )
+        )
         if result.ndim != len(whole) or any(n < m for n, m in zip(result.shape, whole, strict=True)):
             raise ArgumentError(
                 f"{self._function.__name__} returned labels of shape {result.shape} for {block_info}; expected them "
                 f"with the halo, {whole}, because instances are compared there"
             )
-        # What pads a block comes last.
         result = result[tuple(slice(0, n) for n in whole)]
-        box = windows.box(block_info.index)
-        if math.prod(whole) != math.prod(s.stop - s.start for s in box):
-            # There is no halo at the ends of the array.
-            target = np.zeros([s.stop - s.start for s in box], array.dtype)
-            begins = [full - own for (full, _), (own, _) in zip(windows.halos, block_info.halo, strict=True)]
+        if whole != target_shape:
+            target = np.zeros(target_shape, array.dtype)
             target[tuple(slice(b, b + n) for b, n in zip(begins, whole, strict=True))] = result
             result = target
         with noted(windows.note, GzarrError):

@@ -29,7 +29,7 @@ from .computing import FunctionCalls, name_of
 from .first_block import FirstBlock, check_type
 from .inputs import Input
 from .memory import BlockMemory
-from .order import choose_order
+from .order import BlockOrder, choose_order
 from .outputs import CreatedOutput, NewOutput, write
 from .workers import noted, run
 
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from .blocks import Block, BlockGrid
     from .computing import Computing
     from .element_sizes import ElementSizes
-    from .order import BlockOrder
     from .outputs import DoneBlocks
 
     Index = tuple[int, ...]
@@ -56,6 +55,8 @@ if TYPE_CHECKING:
 _ON_A_DEVICE: Final = 3
 #: Blocks at a time, at least, if a store is remote: most of them wait.
 _REMOTE: Final = 8
+#: Blocks for each thread whose values may wait for that of an earlier one.
+_AHEAD: Final = 16
 #: Parts of the work, if other processes do it.
 _PARTS: Final = 64
 
@@ -76,6 +77,8 @@ class Manner:
         Whether the function returns a value after its outputs.
     blends
         Whether results that overlap are blended.
+    in_order
+        Whether values are taken in the order of the numbers of blocks, so that those of later ones wait.
     """
 
     device: str
@@ -83,6 +86,7 @@ class Manner:
     budget_bytes: int
     reduces: bool = False
     blends: bool = False
+    in_order: bool = False
 
 
 class BlockWork:
@@ -134,7 +138,10 @@ class BlockWork:
             # Half for results that are kept, half for chunks.
             self._room //= 2
             kept = [(self._overlaps, max(self._result_nbytes // grid.outputs[0].most_elements, 1))]
-        self._order: BlockOrder = choose_order(self.grid.grid_shape, kept, self._room)
+        if how.in_order:
+            self._order = BlockOrder.whole(grid.grid_shape)
+        else:
+            self._order = choose_order(grid.grid_shape, kept, self._room)
 
     def _block_bytes(self) -> int:
         """Return the bytes of a block: of its inputs with the halo, and of its results."""
@@ -188,7 +195,7 @@ class BlockWork:
     @property
     def outputs(self) -> list[Any]:
         """The outputs; those that no block has had made are made now."""
-        return [one.create() if isinstance(one, CreatedOutput) else one for one in self._outputs]
+        return [one.planned().create() if isinstance(one, CreatedOutput) else one for one in self._outputs]
 
     def check_shared(self, outputs: Sequence[Any]) -> None:
         """Refuse arrays that other processes do not see."""
@@ -263,7 +270,15 @@ class BlockWork:
             return claim, work(block, compute, memory, is_first=is_first), memory
 
         helped = self._how.device != "cpu"
-        results = run(tasks(), worked_on, threads=self._threads, describe=lambda task: str(task[0]), helped=helped)
+        ahead = _AHEAD * self._threads if self._how.in_order else None
+        results = run(
+            tasks(),
+            worked_on,
+            threads=self._threads,
+            describe=lambda task: str(task[0]),
+            helped=helped,
+            ahead=ahead,
+        )
         with nullcontext() if recycled is None else closing(recycled), closing(results):
             for number, (claim, value, memory) in results:
                 computing.release(claim)
@@ -289,7 +304,7 @@ class BlockWork:
             check_type(result, wanted, block, function)
             if isinstance(output, NewOutput):
                 array = output.array(blocks.shape, result.dtype, memory)
-                write(array, box, result, memory, function, called="the new array")
+                write(array, box, result, memory, function, is_new=True)
             else:
                 write(output, box, result, memory, function)
 

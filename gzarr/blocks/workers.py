@@ -27,7 +27,13 @@ R = TypeVar("R")
 
 
 def run(
-    tasks: Iterable[T], work: Callable[[T], R], *, threads: int, describe: Callable[[T], str], helped: bool = False
+    tasks: Iterable[T],
+    work: Callable[[T], R],
+    *,
+    threads: int,
+    describe: Callable[[T], str],
+    helped: bool = False,
+    ahead: int | None = None,
 ) -> Generator[tuple[int, R]]:
     """Work on tasks in threads; yield results as they are complete.
 
@@ -44,6 +50,9 @@ def run(
     helped
         Whether each task may have all threads of the CPU engine's pool, as it waits for a device most of the time. If
         not, tasks in progress share them: with as many tasks as processors, helpers would only be in the way.
+    ahead
+        From the first task that is not complete, how many may be begun, if their results wait for that one; None for
+        any number.
 
     Yields
     ------
@@ -58,16 +67,24 @@ def run(
     """
     team = _Team(work, threads, helped=helped)
     numbered = enumerate(tasks)
-    waiting = 0
+    waiting = begun = 0
+    # The first task that is not complete, and those after it that are.
+    first, complete = 0, set[int]()
     try:
         while True:
-            for one in islice(numbered, threads + 1 - waiting):
+            room = threads + 1 - waiting
+            for one in islice(numbered, room if ahead is None else max(min(room, first + ahead - begun), 0)):
                 team.begin(one)
                 waiting += 1
+                begun += 1
             if not waiting:
                 return
             done = taken_from(team.done)
             waiting -= 1
+            complete.add(done.number)
+            while first in complete:
+                complete.remove(first)
+                first += 1
             if done.error is not None:
                 error = _noted(team.end() or done, describe)
                 try:

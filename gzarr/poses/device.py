@@ -8,7 +8,7 @@ import numpy as np
 from gzarr_kernels.slots import affine as s
 
 from ..engines.cuda.uploads import uploaded
-from .host import described, is_number, lines_of
+from .host import described, is_number, lines_of, within_range
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -63,6 +63,8 @@ class OnDevice:
 
     def store(self, target: Any, values: Any) -> None:
         """Store elements of another dtype."""
+        with self._device, self._stream:
+            values = within_range(values, target.dtype)
         self._memory.copy(target, self.cast(values, target.dtype))
         self._stream.synchronize()
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from gzarr_kernels.slots import affine as s
 
+from ..dtypes.properties import native
 from ..engines import kernels, pool
 from ..engines.kernels import address
 
@@ -125,7 +126,8 @@ class Host:
 
     def made(self, order: int, source: np.dtype[Any], target: Any) -> Any:
         """Return what the kernel makes for a target: the target if it can, or an array to be stored in it."""
-        dtype = source if order == 0 else target.dtype if is_number(target.dtype) else np.dtype(np.float32)
+        final = native(target.dtype)
+        dtype = source if order == 0 else final if is_number(final) else np.dtype(np.float32)
         return target if dtype == target.dtype else np.empty(target.shape, dtype)
 
     def store(self, target: Any, values: Any) -> None:
@@ -207,4 +209,15 @@ def converted(values: Any, dtype: np.dtype[Any]) -> Any:
         top = cut >= float(info.max)
         return np.where(top, info.max, np.where(top, 0.0, cut).astype(dtype))
     with np.errstate(over="ignore"):
-        return values.astype(dtype)
+        return within_range(values, dtype).astype(dtype)
+
+
+def within_range(values: Any, dtype: np.dtype[Any]) -> Any:
+    """Return integers cut to the range of another dtype of integers, in their own; other elements as they are.
+
+    Arrays of a device are cut there, on the current stream.
+    """
+    if values.dtype.kind not in "iu" or dtype.kind not in "iu" or np.can_cast(values.dtype, dtype, "safe"):
+        return values
+    own, other = np.iinfo(values.dtype), np.iinfo(dtype)
+    return values.clip(max(own.min, other.min), min(own.max, other.max))

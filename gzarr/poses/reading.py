@@ -10,6 +10,7 @@ from ..arrays.exporting import ExportedArray
 from ..arrays.outputs import DeviceResults
 from ..arrays.read_options import as_dtype
 from ..documents.json import quote
+from ..dtypes.properties import native
 from ..errors import ArgumentError
 from ..integers import as_integers
 from ..windows.inputs import KINDS, array_of
@@ -76,7 +77,8 @@ def read_affine(  # noqa: PLR0913
         ``"grid-wrap"`` and ``"grid-constant"``.)
     dtype
         Data type of the result; None for that of ``out``, or else of the array. Integers are rounded, ties away from
-        zero, and cut to their range.
+        zero, and cut to their range. One that lacks a part of each element (the imaginary part, the end of texts) is
+        refused.
     level
         Level of an image. ``"auto"`` for the coarsest whose elements are no further apart than the result's, along
         each axis; the finest if none is.
@@ -144,7 +146,9 @@ def read_affine(  # noqa: PLR0913
         )
     need = Need.of(affine, wanted, order, mode, size, copies=fits)
     given = source_dtype(source.dtype, order, f"the array {source.name!r}", final)
-    if order and not (is_number(final) or final == np.float16):
+    if not order:
+        _check_copied(source.dtype, final)
+    if order and not (is_number(native(final)) or final == np.float16):
         raise ArgumentError(f"dtype must be one of integers or floats for interpolation={interpolation!r}, not {final}")
     if 0 in size and mode != "constant" and 0 not in wanted:
         raise ArgumentError(f"an array of shape {source.shape} has no elements to continue by boundary={mode!r}")
@@ -152,6 +156,11 @@ def read_affine(  # noqa: PLR0913
     result = source._output((*source.shape[:-k], *wanted), final, out, options.memory)
     if not result.size:
         return result
+    if need.order and not need.is_constant and not affine.is_within_reach(wanted):
+        raise ArgumentError(
+            "the map leads to places beyond 2**62, where nothing is interpolated: pass another matrix= or offset=, or "
+            "interpolation='nearest'"
+        )
     way = Host() if not isinstance(options.memory, DeviceResults) else OnDevice(options.memory)
     if need.is_constant:
         one = converted(np.array(fill, source.dtype if order == 0 else np.float64), final)
@@ -195,6 +204,13 @@ def resample_box(way: Host | OnDevice, need: Need, elements: Any, fill: Any, tar
     )
     if made is not target:
         way.store(target, made)
+
+
+def _check_copied(dtype: np.dtype[Any], final: np.dtype[Any]) -> None:
+    """Refuse results that lack a part of each element: the imaginary one of numbers, the end of texts."""
+    kinds = dtype.kind + final.kind
+    if (kinds[0] == "c" and kinds[1] != "c") or (kinds in ("SS", "UU", "VV") and final.itemsize < dtype.itemsize):
+        raise ArgumentError(f"elements of {dtype} cannot be copied to a result of {final}, which lacks a part of them")
 
 
 def _shape(shape: Any, whole: tuple[int, ...], k: int) -> tuple[int, ...]:
