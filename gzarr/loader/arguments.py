@@ -6,7 +6,7 @@ import contextlib
 import math
 import operator
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from ..arrays.elements import in_numpy
 from ..documents.json import quote
@@ -19,6 +19,14 @@ if TYPE_CHECKING:
 
 #: Largest integer: what is computed of a few of them fits int64.
 MOST: Final = 2**48
+
+
+class Shaped(Protocol):
+    """An array, or what is known of one."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape in elements."""
 
 
 def integer(name: str, value: Any, least: int = 0, most: float = MOST) -> int:
@@ -67,6 +75,19 @@ def by_name(name: str, value: Any, example: str) -> Mapping[str, Any]:
     if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
         raise ArgumentError(f"{name} must be a dict by name, such as {example}, not {quote(value)}")
     return value
+
+
+def common_length(arrays: Mapping[str, Shaped], axis: int) -> int:
+    """Return the length of all arrays along an axis."""
+    lengths = {}
+    axis = integer("axis", axis)
+    for name, array in arrays.items():
+        if axis >= len(array.shape):
+            raise ArgumentError(f"{name or 'the array'} has shape {array.shape}, so it has no axis {axis}")
+        lengths[name] = array.shape[axis]
+    if len(set(lengths.values())) > 1:
+        raise ArgumentError(f"arrays of one sample need one length along axis {axis}; these have {lengths}")
+    return next(iter(lengths.values()))
 
 
 @contextlib.contextmanager

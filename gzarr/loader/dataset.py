@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..cached import cached_property
 from ..distinct import distinct
 from ..documents.json import quote
 from ..errors import ArgumentError, SelectionError
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from ..windows.inputs import Input
-    from .cells import IntArray
+    from .cells import Cells, IntArray
     from .samplers import Sampler
 
 
@@ -72,7 +73,11 @@ class Dataset:
         if sampler.static:
             raise ArgumentError("static= is for batches: samples by number are put together by others")
         geometries = {n: Geometry(a.shape, a.chunks, a.dtype, spacings[n]) for n, a in self._arrays.items()}
-        self._samples = sampler.bind(geometries, 1)
+        self._stage = sampler.stage(0)
+        own = sampler.at_stage(self._stage)
+        # What other stages are made of is kept if there are any: copies in other processes have no use for it else.
+        self._staged = None if own is sampler else (sampler, geometries)
+        self._samples = own.bind(geometries, 1)
         if self._samples.is_weighed:
             raise ArgumentError("weights, samples= and every= have no meaning where samples are asked for by number")
         self._seed = integer("seed", seed, most=math.inf)
@@ -81,11 +86,18 @@ class Dataset:
         self._asked: npt.NDArray[np.uint32] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out what was asked for here."""
-        return self.__dict__ | {"_asked": None}
+        """Leave out what was asked for here, and what is made when it is needed."""
+        return {name: value for name, value in self.__dict__.items() if name != "_cells"} | {"_asked": None}
+
+    @cached_property
+    def _cells(self) -> Cells:
+        """The cells of all epochs and stages: all samples are there in each, in one group."""
+        return self._samples.cells(self._seed, 0, grouped=False)
 
     def set_epoch(self, epoch: int) -> None:
         """Draw random places for an epoch from now on; workers that run already do not see that.
+
+        With ``rollout=``, samples have the steps of this epoch; before this, those of epoch 0.
 
         Parameters
         ----------
@@ -97,7 +109,13 @@ class Dataset:
         ArgumentError
             If it is no such number.
         """
-        self._epoch = integer("epoch", epoch)
+        epoch = integer("epoch", epoch)
+        if self._staged is not None:
+            sampler, geometries = self._staged
+            stage = sampler.stage(epoch)
+            if stage != self._stage:
+                self._stage, self._samples = stage, sampler.at_stage(stage).bind(geometries, 1)
+        self._epoch = epoch
 
     def __len__(self) -> int:
         """Return the number of samples."""
@@ -151,7 +169,8 @@ class Dataset:
                 source.read(origins, [arrays[source.number]], memory)
             empty: dict[str, Any] = {}
             batch = reading.place(empty, arrays)
-            whole = memory.hand_over(batch, memory.mark(), None, copy=True)
+            mark = reading.separate(batch, memory, memory.mark())
+            whole = memory.hand_over(batch, mark, None, copy=True)
         return [_sample(whole, i) for i in range(len(wanted))]
 
     def _origins(self, wanted: IntArray) -> IntArray:
@@ -175,8 +194,7 @@ class Dataset:
             if self._epoch is not None:
                 # Whoever asks, and whatever was asked for before: epochs are repeated, and resumed.
                 key, epoch = mix(seed, draw) if draw else seed, self._epoch
-            cells = samples.cells(key, epoch, grouped=False)
-            result[here] = samples.origins(cells, wanted[here], key, epoch)
+            result[here] = samples.origins(self._cells, wanted[here], key, epoch)
         return result
 
     def __iter__(self) -> Iterator[dict[str, Any]]:

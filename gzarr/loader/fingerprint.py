@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from ..arrays.exporting import ExportedArray
     from .order import Order
+    from .samples import Samples
     from .volumes import Volumes
 
 #: Most arrays that have a part of their own.
@@ -116,6 +117,8 @@ class Fingerprint:
             parts.append(samples.share)
             if samples.classes is not None:
                 parts.append(_hash(samples.classes.tobytes(), 64))
+        if not _tells_all(sampler):
+            parts.append([_where(volume.samples) for volume in volumes.each])
         # What is drawn in a way of its own says so, so that the other fingerprints stay.
         each = [volume.samples for volume in volumes.each]
         if len(each) > 1 and any(samples.is_drawn for samples in each):
@@ -259,6 +262,20 @@ def _name_of(sampler: Sampler) -> str:
     """Return the sampler's repr, or its class if that names an address."""
     kind, said = type(sampler), repr(sampler)
     return f"{kind.__module__}.{kind.__qualname__}" if said == object.__repr__(sampler) else said
+
+
+def _tells_all(sampler: Sampler) -> bool:
+    """Return whether a sampler's meaning has all of its options: by a repr of its own, or as they are its fields."""
+    kind = type(sampler)
+    return kind.__repr__ is not Sampler.__repr__ or "__dataclass_fields__" in vars(kind)
+
+
+def _where(samples: Samples) -> str:
+    """Return where samples are, beside what is in each fingerprint, whatever their sampler says of itself."""
+    parts = [[getattr(part, one.name) for one in fields(part)] for part in samples.parts]
+    grid = samples.counts, samples.stride, samples.size, samples.begin, samples.posed
+    with np.printoptions(**_PRINTED):
+        return repr(_meant([grid, samples.jitter, samples.every, samples.number, samples.replace, parts]))
 
 
 def _hash(value: Any, digits: int) -> str:

@@ -65,6 +65,7 @@ _MOST_STREAMS = 2**16
 # Arrays that a repr shows.
 _SHOWN = 6
 _BUFFER_BYTES = 256 << 20
+_STATIC = '{"height": array}'
 #: Arrays that together are at most this part of a block cost little, even if each block decodes all of them.
 _LIGHT_PARTS = 8
 
@@ -225,6 +226,10 @@ class Loader:
         devices = {array.device for volume in volumes for array in volume.values()}
         if not devices:
             raise ArgumentError("a loader needs at least one array")
+        if not all(volumes):
+            raise ArgumentError(
+                f"volume {volumes.index({})} has no arrays: leave it out, or give it those of the others"
+            )
         if len(devices) > 1:
             raise ArgumentError(
                 f"all arrays of a loader must be on one device; these are on {', '.join(sorted(devices))}"
@@ -263,6 +268,8 @@ class Loader:
         mode: Shuffle = "blocks" if shuffle is True else shuffle
         self._order = Order(mode, block, streams, seed)
         self._volumes = self._volumes_of(0)
+        if taken := self._volumes.each[0].reading.names & set(by_name("static", sampler.static, _STATIC)):
+            raise ArgumentError(f"static= and the results of samples have the same names: {sorted(taken)}")
         self._static = _static(sampler, volumes, flip)
         self._fingerprint = Fingerprint.of(volumes, self._volumes, sampler, self._order)
         self._documents = Documents(volumes, self._fingerprint)
@@ -433,7 +440,8 @@ class Loader:
     def _held_bytes(self, epoch: Epoch) -> int:
         """Return the most bytes that this rank holds of samples and chunks."""
         static: int = sum(array.nbytes for array in self._static.values())
-        batches = (self._prefetch + 1) * (epoch.batch_bytes + static)
+        copied = epoch.batch_size * epoch.samples.copied_nbytes
+        batches = (self._prefetch + 1) * (epoch.batch_bytes + copied + static)
         # A block of one group may have more than its part of the buffer, and is then the only one.
         held = max(most_held(epoch), epoch.largest_block_bytes)
         return held + epoch.kept_bytes + batches + static
@@ -471,13 +479,13 @@ class Loader:
         if not isinstance(state, Mapping):
             raise ArgumentError(f"this is not the state of a loader: {quote(state)}")
         try:
-            version, seed = state["version"], int(state["seed"])
-            epoch, cursor, fingerprint = int(state["epoch"]), int(state["cursor"]), state["fingerprint"]
+            version, seed = int(state["version"]), int(state["seed"])
+            epoch, cursor, fingerprint = int(state["epoch"]), int(state["cursor"]), str(state["fingerprint"])
+            streams = int(state.get("streams", self._order.streams))
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise ArgumentError(f"this is not the state of a loader: {error!r} in {quote(state)}") from error
         if version != STATE_VERSION:
             raise ArgumentError(f"the state has version {quote(version)}; this gzarr reads version {STATE_VERSION}")
-        streams = state.get("streams", self._order.streams)
         if streams != self._order.streams:
             raise ArgumentError(
                 f"the state is of an order with streams={quote(streams)}, and this loader has "
@@ -485,7 +493,7 @@ class Loader:
             )
         if fingerprint != self.fingerprint:
             raise ArgumentError(
-                f"the state does not belong to this loader: {self._fingerprint.difference(str(fingerprint))} (its "
+                f"the state does not belong to this loader: {self._fingerprint.difference(fingerprint)} (its "
                 f"fingerprint is {quote(fingerprint)}, that of this loader {self.fingerprint!r})"
             )
         if not 0 <= cursor <= self._volumes.count or epoch < 0 or seed < 0:
@@ -656,7 +664,7 @@ def _shares(weights: Collection[SupportsFloat] | None, count: int) -> list[float
 
 def _static(sampler: Sampler, volumes: Sequence[Mapping[str, ExportedArray]], flip: Flip | None) -> dict[str, Any]:
     """Read the arrays of which each batch has a copy, reversed along dimensions that ``flip`` names."""
-    static = by_name("static", sampler.static, '{"height": array}')
+    static = by_name("static", sampler.static, _STATIC)
     if not static:
         return {}
     device = next(iter(volumes[0].values())).device

@@ -177,12 +177,12 @@ class DeviceMemory:
             return device.broadcast(device.shaped(self._constants[element], dtype, ()), shape)
 
     def copied(self, arrays: Mapping[str, Any], mark: Event) -> tuple[dict[str, Any], Event]:
-        """Return copies that another stream makes, so that they need not wait for reads."""
+        """Return copies that another stream makes, so that they need not wait for reads; later reads wait for them."""
         stream = self._finishing
         with self._device as device:
             stream.wait_event(mark)
             copies = _copies(arrays, DeviceResults(device, stream))
-            return copies, wait_for(device, (), stream, held=arrays) or mark
+            return copies, wait_for(device, (self.stream,), stream, held=arrays) or mark
 
     def transformed(self, function: Callable[[Any], Any], value: Any, mark: Event) -> tuple[Any, Event]:
         """Call the function while another stream is CuPy's current one, so that reads need not wait for it."""

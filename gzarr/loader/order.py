@@ -325,7 +325,9 @@ class _Block:
         """Return which groups the teams of a rank have samples of."""
         columns = np.arange(self._streams)
         own_teams = np.zeros(self._teams, bool)
-        own_teams[self._team_of[(self._begin + columns) % world_size == rank]] = True
+        # In some step: a rank has the same columns in all of them only if the world size divides the streams.
+        shared = math.gcd(self._streams, world_size)
+        own_teams[self._team_of[(self._begin + columns - rank) % shared == 0]] = True
         own = self._part_of[own_teams[self._team_of]]
         begins, ends = self._part_begins[own], np.append(self._part_begins, self._ends[-1])[own + 1]
         present = np.zeros(len(self._sizes), bool)

@@ -368,11 +368,14 @@ class Reading:
         The arrays of a batch.
     results
         What a batch gives out: for each part, one of those that have its names, and the number of its array.
+    shared
+        Those of them that have elements in common with one before, of the same memory.
     """
 
     sources: list[Source]
     outputs: list[ReadOutput]
     results: list[tuple[Part, int]]
+    shared: list[tuple[Part, int]]
 
     @classmethod
     def of(cls, parts: Sequence[Part], arrays: Mapping[str, ExportedArray], *, dense: bool = True) -> Reading:
@@ -382,6 +385,7 @@ class Reading:
             if part.array not in arrays:
                 raise ArgumentError(f"the sampler wants an array {part.array!r}; the loader has {sorted(arrays)}")
             together.setdefault(part.names, []).append(part)
+        _refuse_one_place(together)
         found: list[Source] = []
         outputs: list[ReadOutput] = []
         results = []
@@ -417,21 +421,122 @@ class Reading:
                     f"dense=False is for whole rows of sparse matrices, as Rows() takes them, each in an array of its "
                     f"own; {source.part.array or 'the array'!r} is taken or stacked in another way"
                 )
-        return cls(found, outputs, results)
+        views: dict[int, list[list[range]]] = {}
+        shared = []
+        for part, number in results:
+            before, own = views.setdefault(number, []), _elements(part)
+            if any(all(map(_meet, own, other)) for other in before):
+                shared.append((part, number))
+            else:
+                before.append(own)
+        return cls(found, outputs, results, shared)
 
     @cached_property
     def stay_sparse(self) -> set[str]:
         """The names of the matrices of which batches have rows that are sparse."""
         return {source.part.array for source in self.sources if source.output.sparse is not None}
 
+    @property
+    def names(self) -> set[str]:
+        """The names that a batch has of them."""
+        return {_names(part)[0] for part, _ in self.results}
+
     def place(self, batch: B, arrays: Sequence[Any]) -> B:
         """Put what is given out of the arrays of a batch into it, under its names; return it."""
         for part, number in self.results:
-            inner: dict[str, Any] = batch
-            for name in part.names[:-1]:
-                inner = inner.setdefault(name, {})
-            inner[part.names[-1] or "data"] = _taken(part, self.outputs[number], arrays[number])
+            inner, name = _place_of(part, batch)
+            inner[name] = _taken(part, self.outputs[number], arrays[number])
         return batch
+
+    def separate(self, batch: dict[str, Any], memory: Memory, mark: Any) -> Any:
+        """Copy what shares memory with another result of a batch, which may be changed in place.
+
+        Parameters
+        ----------
+        batch
+            What :meth:`place` has filled.
+        memory, mark
+            Memory of its arrays, and the mark after which they are ready.
+
+        Returns
+        -------
+        The mark after which they are ready now.
+        """
+        for part, _ in self.shared:
+            inner, name = _place_of(part, batch)
+            result = inner[name]
+            if isinstance(result, Parts):
+                arrays = {"data": result.data, "indices": result.indices, "indptr": result.indptr}
+                copies, mark = memory.copied(arrays, mark)
+                inner[name] = result._replace(**copies)
+            else:
+                copies, mark = memory.copied({name: result}, mark)
+                inner.update(copies)
+        return mark
+
+    @property
+    def copied_nbytes(self) -> int:
+        """Bytes of a sample that are copied for that."""
+        found = 0
+        for part, number in self.shared:
+            output = self.outputs[number]
+            if output.sparse is not None:
+                found += output.nbytes
+            else:
+                found += (output.arrays or 1) * math.prod(map(len, _elements(part))) * output.dtype.itemsize
+        return found
+
+
+def _names(part: Part) -> tuple[str, ...]:
+    """Return the keys of the result of a part in a batch."""
+    return (*part.names[:-1], part.names[-1] or "data")
+
+
+def _place_of(part: Part, batch: dict[str, Any]) -> tuple[dict[str, Any], str]:
+    """Return the dict that has the result of a part, which is made if it is not there, and its name in it."""
+    *outer, name = _names(part)
+    for one in outer:
+        batch = batch.setdefault(one, {})
+    return batch, name
+
+
+def _refuse_one_place(together: Mapping[tuple[str, ...], list[Part]]) -> None:
+    """Refuse results of which one would take another one's place in a batch."""
+    places: set[tuple[str, ...]] = set()
+    dicts: set[tuple[str, ...]] = set()
+    for first, *_ in together.values():
+        names = _names(first)
+        outer = {names[:i] for i in range(1, len(names))}
+        if names in places or names in dicts or places & outer:
+            raise ArgumentError(
+                f"a batch would have two results in one place, {'/'.join(names)!r}: give each array and each run a "
+                "name of its own; an array without a name is 'data', or has the name of its run"
+            )
+        places.add(names)
+        dicts |= outer
+
+
+def _elements(part: Part) -> list[range]:
+    """Return which indices along each axis of what was read for a sample a part takes; all if it takes them oddly."""
+    shape = (*((len(part.steps),) if part.steps else ()), *part.result_shape)
+    if len(part.take) > len(shape) or not all(isinstance(one, (int, slice)) for one in part.take):
+        return [*map(range, shape)]
+    taken = [
+        range(n)[one if isinstance(one, slice) else slice(one, one + 1 or None)]
+        for n, one in zip(shape, part.take, strict=False)
+    ]
+    return [*taken, *map(range, shape[len(taken) :])]
+
+
+def _meet(some: range, other: range) -> bool:
+    """Return whether two ranges have a number in common."""
+    if not some or not other:
+        return False
+    begin = max(min(some[0], some[-1]), min(other[0], other[-1]))
+    end = min(max(some[0], some[-1]), max(other[0], other[-1]))
+    if begin > end:
+        return False
+    return abs(some.step) == abs(other.step) == 1 or any(i in other for i in some)
 
 
 def _view_of(array: ExportedArray) -> DenseView | None:

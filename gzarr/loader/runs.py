@@ -10,14 +10,13 @@ import numpy as np
 
 from ..documents.json import quote
 from ..errors import ArgumentError
-from .arguments import as_array, by_name, integer, integers
+from .arguments import as_array, by_name, common_length, integer, integers
 from .cells import Footprint, group_lengths
 from .samplers import (
     HASHED,
     WINDOWS_AMPLIFICATION,
     Sampler,
     chosen_of,
-    common_length,
     part_along,
     refuse_balance,
     replaced,
@@ -227,7 +226,6 @@ class Windows(Sampler):
             given = by_name("runs", self.runs, '{"x": (-2, 0)}')
         else:
             given = by_name("steps", self.steps, '{"x": (-12, -6, 0)}')
-        static = by_name("static", self.static, '{"height": array}')
         result = {}
         for name, value in given.items():
             numbers = integers(value)
@@ -240,8 +238,6 @@ class Windows(Sampler):
             result[name] = tuple(range(numbers[0], numbers[1] + 1)) if self.steps is None else numbers
         if not result:
             raise ArgumentError("at least one run is needed")
-        if taken := set(result) & set(static):
-            raise ArgumentError(f"static= and the runs have the same names: {sorted(taken)}")
         return result
 
     def _rollout(self) -> dict[str, tuple[int, ...]]:

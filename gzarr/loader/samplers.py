@@ -22,7 +22,7 @@ from ..errors import ArgumentError
 from ..flags import flag
 from ..poses.levels import is_image
 from ..windows.boundary import name_of_numpy
-from .arguments import as_array, fitting, integer, integers, is_one_of, several
+from .arguments import as_array, common_length, fitting, integers, is_one_of, several
 from .cells import Footprint, group_lengths
 from .factors import ratios_of, whole_factors
 from .inputs import is_level
@@ -586,19 +586,6 @@ def refuse_balance(balance: Any) -> None:
     """Refuse classes that were not read, where samples are asked for one by one."""
     if balance is not None:
         raise ArgumentError("balance= has no meaning where samples are asked for by number")
-
-
-def common_length(arrays: Mapping[str, Geometry], axis: int) -> int:
-    """Return the length of all arrays along an axis."""
-    lengths = {}
-    axis = integer("axis", axis)
-    for name, array in arrays.items():
-        if axis >= len(array.shape):
-            raise ArgumentError(f"{name or 'the array'} has shape {array.shape}, so it has no axis {axis}")
-        lengths[name] = array.shape[axis]
-    if len(set(lengths.values())) > 1:
-        raise ArgumentError(f"arrays of one sample need one length along axis {axis}; these have {lengths}")
-    return next(iter(lengths.values()))
 
 
 def chosen_of(where: Any, shape: tuple[int, ...], what: str) -> IntArray:

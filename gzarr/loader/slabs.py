@@ -266,7 +266,11 @@ class Slabs:
         """Yield each volume that has samples from ``begin`` to ``end``, their places there, and their boxes."""
         if self._groups is not None:
             for volume, places, own in self._cells.parts(numbers):
-                which = np.searchsorted(self._groups[volume], self._cells.each[volume].groups(own))
+                present, groups = self._groups[volume], self._cells.each[volume].groups(own)
+                which = np.searchsorted(present, groups)
+                # The box of a neighbour would be wrong data.
+                if not np.array_equal(present.take(which, mode="clip"), groups):
+                    raise AssertionError(f"samples of volume {volume} are in groups that were not read")
                 yield volume, places, [which] * len(self.boxes[volume])
             return
         if len(self._volumes.each) == 1:

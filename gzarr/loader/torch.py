@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import torch
 from torch.utils.data import IterableDataset, get_worker_info
 
+from ..errors import ArgumentError
+from .arguments import integers
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from .loader import Loader
     from .pipeline import Pipeline
@@ -23,6 +28,8 @@ _GONE_ON: Final = _MOST_WORKERS + 1
 _ANOTHER: Final = -1
 #: Bits of an iteration's name beside the number of its epoch.
 _NAME_BITS: Final = 40
+# Words are of 64 bits, with a sign; the one after an epoch is written, too.
+_MOST_EPOCHS: Final = (1 << (63 - _NAME_BITS)) - 1
 
 
 class IterableLoader(IterableDataset[Any]):  # type: ignore[misc]
@@ -71,6 +78,7 @@ class IterableLoader(IterableDataset[Any]):  # type: ignore[misc]
         epoch
             Number of the epoch, at least 0.
         """
+        _refuse_epoch(epoch)
         self._loader.set_epoch(epoch)
         self._epochs.set(self._loader, epoch)
 
@@ -86,12 +94,20 @@ class IterableLoader(IterableDataset[Any]):  # type: ignore[misc]
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from a ``state`` of the loader, in one iteration; the next one is the epoch after it."""
+        if isinstance(state, Mapping):
+            _refuse_epoch(state.get("epoch"))
         before = self._loader.next_epoch
         self._loader.load_state_dict(state)
         if get_worker_info() is None:
             self._epochs.loaded(self._loader)
         else:
             self._epochs.loaded_by_worker(before)
+
+
+def _refuse_epoch(epoch: Any) -> None:
+    """Refuse the number of an epoch that workers could not share; what is none is the loader's to refuse."""
+    if integers((epoch,), _MOST_EPOCHS, math.inf):
+        raise ArgumentError(f"epoch must be below {_MOST_EPOCHS} where workers share it, not {epoch}")
 
 
 class _Batches:
@@ -176,6 +192,7 @@ class _Epochs:
         """Set a worker's loader to the epoch of an iteration, unless it goes on from a state."""
         mine = worker % _MOST_WORKERS
         short = (name % (1 << (_NAME_BITS - 1))) << 1 | 1
+        _refuse_epoch(loader.next_epoch)
         given, is_new = loader.next_epoch, self._written == 0
         # Looked at before the words of other workers, which are written before these.
         looked_at, gone_on = int(self._words[_LOOKED_AT]), int(self._words[_GONE_ON])

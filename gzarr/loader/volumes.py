@@ -210,6 +210,11 @@ class Volumes:
         """Bytes of a sample; where rows stay sparse, the mean of the volume with the longest ones."""
         return max(sum(output.nbytes for output in volume.reading.outputs) for volume in self.each)
 
+    @property
+    def copied_nbytes(self) -> int:
+        """Bytes of a sample that a batch has twice, as several of its arrays have them."""
+        return max(volume.reading.copied_nbytes for volume in self.each)
+
     @cached_property
     def apart_nbytes(self) -> int:
         """Most bytes that the windows of a sample take besides, while it is read alone."""

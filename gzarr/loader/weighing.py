@@ -11,7 +11,7 @@ from ..errors import ArgumentError
 from ..flags import flag
 from ..poses.numbers_given import as_floats
 from ..windows.columns import NullableValues
-from .arguments import as_array, fitting, integer
+from .arguments import as_array, common_length, fitting, integer
 from .drawing import at_most_once
 from .naming import in_volume
 
@@ -189,7 +189,7 @@ def balanced(sampler: W, volumes: Sequence[Mapping[str, ExportedArray]]) -> list
     rows, classes, missing = [], [], []
     for i, arrays in enumerate(volumes):
         with in_volume(i, len(volumes), arrays):
-            size = next(iter(arrays.values())).shape[sampler.axis]
+            size = common_length(arrays, sampler.axis)
             found, without = _classes(sampler, arrays, size)
             classes.append(found)
             missing.append(without)
@@ -228,6 +228,8 @@ def balanced(sampler: W, volumes: Sequence[Mapping[str, ExportedArray]]) -> list
         expected = at_most_once(expected, number)
     # Those of each volume in the mean: which ones it has is drawn with those of the others, for each epoch.
     ends = np.floor(np.append(0, np.cumsum(expected))[borders] + 0.5).astype(np.int64)
+    if not sampler.replace:
+        ends = _at_most(ends, borders)
     result = []
     each, numbers = np.split(weights, borders[1:-1]), np.split(which, borders[1:-1])
     of_each = zip(rows, each, numbers, map(len, classes), np.diff(ends).tolist(), strict=True)
@@ -242,6 +244,16 @@ def balanced(sampler: W, volumes: Sequence[Mapping[str, ExportedArray]]) -> list
         )
         result.append(replaced)
     return result
+
+
+def _at_most(ends: IntArray, borders: IntArray) -> IntArray:
+    """Return where each volume's number of all samples ends, so that none has more than its rows.
+
+    What one has no room for, as its number was rounded up, is for the volumes after it, or else for those before it.
+    """
+    left = np.minimum.accumulate(ends - borders)
+    left[-1] = ends[-1] - borders[-1]
+    return np.asarray(borders + np.maximum.accumulate(left[::-1])[::-1], np.int64)
 
 
 def _number(sampler: Weighed, volumes: int, counts: IntArray) -> int:

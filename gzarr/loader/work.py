@@ -343,8 +343,9 @@ class EpochWork:
         if any(output.sparse is not None for output in self.reading.outputs):
             # Rows that stay sparse are put together only now.
             mark = self.memory.mark()
+        # Whoever has a batch may change it in place.
+        mark = self.reading.separate(result, self.memory, mark)
         if self.giving.static:
-            # Whoever has a batch may change it in place.
             copies, mark = self.memory.copied(self.giving.static, mark)
             result.update(copies)
         transform = self.giving.transform

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support import devices
+from support.loaders import await_end_of_threads
 
 import gzarr
 from gzarr.loader import Loader, Rows, Windows
@@ -114,3 +115,5 @@ def test_what_a_consumer_still_uses_is_not_used_again(way: str, prefetch: int) -
         for rows, target in found:
             np.testing.assert_array_equal(target.view("i4").reshape(-1, 64), DATA[rows])
         del batches, found, target, streams, stream
+        # Threads that read ahead have streams, too.
+        await_end_of_threads()
