@@ -23,10 +23,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..display import printable
 from ..engines import result_memory
 from ..errors import GzarrError
 from .locations import add_allow_pickle, add_location, opened
-from .output import add_output
+from .output import add_output, members
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -135,7 +136,7 @@ def run(args: argparse.Namespace) -> int:
 
     Returns
     -------
-    0; 1 if there are no arrays, if an array could not be read, or if a peer's elements differ from gzarr's.
+    0; 1 if there are no arrays, if a node could not be read, or if a peer's elements differ from gzarr's.
 
     Raises
     ------
@@ -143,31 +144,40 @@ def run(args: argparse.Namespace) -> int:
         If the node cannot be opened.
     """
     from ..hierarchy.group import Group
+    from ..stores.keys import join_path
 
     node = opened(args, device=args.device)
-    arrays = [n for _, n in node.members(None) if not isinstance(n, Group)] if isinstance(node, Group) else [node]
-    if not arrays:
+    arrays: list[Array] = []
+    failed = False
+    for path, found in members(node, None, args.parser) if isinstance(node, Group) else [("", node)]:
+        if isinstance(found, GzarrError):
+            _say_error(f"/{join_path(node.path, path)}", found)
+            failed = True
+        elif not isinstance(found, Group):
+            arrays.append(found)
+    if not arrays and not failed:
         print("gzarr: no arrays found", file=sys.stderr)
         return 1
     peers = [p for p in args.peer or PEERS if p != "none"]
     measured: list[Measured] = []
-    failed = False
     with _progress(len(arrays)) as advance:
         for array in arrays:
             advance(array.name)
             try:
-                found = measure(array, limit_bytes=args.limit, rounds=args.rounds, peers=peers)
+                measured.append(measure(array, limit_bytes=args.limit, rounds=args.rounds, peers=peers))
             except GzarrError as error:
-                print(f"gzarr: error: {array.name}: {error}", file=sys.stderr)
+                _say_error(array.name, error)
                 failed = True
-                continue
-            measured.append(found)
-            failed = failed or not all(found.equal.values())
+    failed = failed or not all(equal for m in measured for equal in m.equal.values())
     if args.json:
         print(json.dumps({"threads": _threads(), "arrays": [m.to_json() for m in measured]}, indent=1))
     else:
         print("\n\n".join(map(_text, measured)))
     return 1 if failed else 0
+
+
+def _say_error(name: str, error: GzarrError) -> None:
+    print(f"gzarr: error: {printable(f'{name}: {error}', 2000)}", file=sys.stderr)
 
 
 def measure(array: Array, *, limit_bytes: int, rounds: int, peers: Sequence[str]) -> Measured:
@@ -368,7 +378,7 @@ def _progress(total: int) -> Iterator[Callable[[str], None]]:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("measuring", total=total)
         done = -1
@@ -376,7 +386,7 @@ def _progress(total: int) -> Iterator[Callable[[str], None]]:
         def advance(name: str) -> None:
             nonlocal done
             done += 1
-            bar.update(task, description=f"measuring {name}", completed=done)
+            bar.update(task, description=f"measuring {printable(name)}", completed=done)
 
         yield advance
 
@@ -384,8 +394,8 @@ def _progress(total: int) -> Iterator[Callable[[str], None]]:
 def _text(m: Measured) -> str:
     """Return the measurements of one array as plain text."""
     lines = [
-        f"{m.name}  {m.shape} {m.dtype}",
-        f"  {m.decode_path}; {m.selection}, {m.nbytes / 2**20:,.1f} MiB, {_threads()} threads",
+        f"{printable(m.name)}  {m.shape} {printable(m.dtype)}",
+        f"  {printable(m.decode_path, 1000)}; {m.selection}, {m.nbytes / 2**20:,.1f} MiB, {_threads()} threads",
     ]
     ours = statistics.median(m.rounds_ms["gzarr"])
     for name, rounds in m.rounds_ms.items():
@@ -397,5 +407,5 @@ def _text(m: Measured) -> str:
     if m.stages_ms:
         stages = ", ".join(f"{stage.removesuffix('_ms')} {ms:.2f} ms" for stage, ms in m.stages_ms.items())
         lines.append(f"  gzarr's stages, thread time per read: {stages}")
-    lines += [f"  {name:<12}-  {remark}" for name, remark in m.remarks.items()]
+    lines += [f"  {name:<12}-  {printable(remark)}" for name, remark in m.remarks.items()]
     return "\n".join(lines)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..display import printable
 from .locations import add_location, options_of
 from .output import add_output, print_json, say
 
@@ -45,5 +46,5 @@ def run(args: argparse.Namespace) -> int:
         name, nodes = group.name, group.nmembers(None)
     if args.json:
         print_json({"node": name, "nodes": nodes, "dry_run": args.dry_run})
-    say(args, f"{name}: {nodes:,} nodes{', nothing written' if args.dry_run else ''}")
+    say(args, f"{printable(name)}: {nodes:,} nodes{', nothing written' if args.dry_run else ''}")
     return 0

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from .. import __version__
 from ..errors import ArgumentError, GzarrError, NodeNotFoundError, UnsupportedError
 from ..progress import watch
-from . import output
+from . import output, streams
 from .locations import add_allow_pickle, add_location, find_places, opened
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ def make_parser(*, whole: bool = False) -> argparse.ArgumentParser:
 
     bench = commands.add_parser("bench", help="measure how fast arrays are read, compared with other libraries")
     bench.add_later = _add_bench_arguments
-    bench.set_defaults(run=_bench)
+    bench.set_defaults(run=_bench, parser=bench)
 
     doctor = commands.add_parser("doctor", help="check this machine for reading to a GPU, and test every codec")
     doctor.add_argument(
@@ -197,21 +197,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     _open_streams()
     code = 0
-    try:
+    with streams.for_any_reader():
         try:
-            code = _answer(argv)
-        finally:
-            # Also after --help, which raises SystemExit.
-            sys.stdout.flush()
-    except BrokenPipeError:
-        # The reader has closed the pipe.
-        _drop_output()
-    except OSError as exc:
-        if exc.filename is not None:
-            # It is not about the output, which has no name.
-            raise
-        _drop_output()
-        return _fail(f"cannot write the output: {exc.strerror or exc}", code or 1)
+            try:
+                code = _answer(argv)
+            finally:
+                # Also after --help, which raises SystemExit.
+                sys.stdout.flush()
+        except OSError as exc:
+            if exc.filename is not None:
+                # It is not about the output, which has no name.
+                raise
+            _drop_output()
+            return _fail(f"cannot write the output: {exc.strerror or exc}", code or 1)
     return code
 
 
@@ -238,7 +236,7 @@ def _open_streams() -> None:
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: PTH123, SIM115
-    if isinstance(sys.stdout, io.TextIOWrapper):
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors != "backslashreplace":
         # Names in a store may contain bytes that cannot be encoded as text; better escaped than an error.
         sys.stdout.reconfigure(errors="backslashreplace")
 
@@ -246,7 +244,7 @@ def _open_streams() -> None:
 def _drop_output() -> None:
     """Drop what stdout does not take, so that flushing it at exit does not fail again."""
     with contextlib.suppress(OSError, ValueError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        streams.lead_nowhere(sys.stdout.fileno())
 
 
 def _fail(what: object, code: int) -> int:

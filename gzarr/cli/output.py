@@ -53,7 +53,7 @@ def in_options(text: str, parser: argparse.ArgumentParser) -> str:
     """Return a message of the library in which arguments that a command has as options are named as these.
 
     ``pass overwrite=True`` becomes ``pass --overwrite``, and ``chunks={'z': 16}`` ``--chunks z=16``. Calls that a
-    message shows, and paths, stay as they are.
+    message shows, and what is quoted, such as paths, stay as they are.
     """
     options: dict[str, str] = {}
     for action in parser._actions:
@@ -72,7 +72,9 @@ def in_options(text: str, parser: argparse.ArgumentParser) -> str:
         return options[name] if given in ("", "True") else f"{options[name]} {given}"
 
     value = r"'[^']*'|\"[^\"]*\"|\{[^{}]*\}|\w+"
-    return re.sub(rf"[\w.]+\([^()]*\)|(?<![^\s(])(?P<name>{names})=(?P<value>{value})?", named, text)
+    # As repr has it; an apostrophe belongs to a word.
+    quoted = r"(?<!\w)'(?:[^'\\]|\\.)*'(?!\w)|\"(?:[^\"\\]|\\.)*\""
+    return re.sub(rf"[\w.]+\([^()]*\)|{quoted}|(?<![^\s(])(?P<name>{names})=(?P<value>{value})?", named, text)
 
 
 def members(group: Group, level: int | None, parser: argparse.ArgumentParser) -> Iterator[tuple[str, Any]]:

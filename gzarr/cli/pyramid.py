@@ -6,6 +6,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING, Any
 
+from ..display import printable
 from ..errors import GzarrError
 from ..progress import watch
 from .bench import parse_size
@@ -142,7 +143,7 @@ def run(args: argparse.Namespace) -> int:
             {"node": planned.group.name, "method": planned.method, "added_levels": levels, "dry_run": args.dry_run}
         )
     nothing = ", nothing written" if args.dry_run else ""
-    say(args, f"{planned.group.name}: {len(planned.levels) + 1} levels, {planned.method}{nothing}")
+    say(args, f"{printable(planned.group.name)}: {len(planned.levels) + 1} levels, {planned.method}{nothing}")
     for level in planned.levels:
         say(args, f"  {' × '.join(map(str, level.shape))}")
     return 0

@@ -14,6 +14,7 @@ from ..progress import watch
 from .copy import counted
 from .locations import add_allow_pickle, add_location, options_of
 from .output import add_output, in_options, print_json, say
+from .streams import is_read
 
 if TYPE_CHECKING:
     import argparse
@@ -71,6 +72,9 @@ def run(args: argparse.Namespace) -> int:
                 found.append(problem.to_json())
             else:
                 print(printable(_line(problem), 2000), flush=True)
+                if not is_read():
+                    # Nobody is told of others, and the exit code is known.
+                    return 1
     if args.json:
         names = ("arrays", "groups", "chunks", "unchecked")
         counts = {name: getattr(verification, name) for name in names}

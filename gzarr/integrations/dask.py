@@ -32,6 +32,7 @@ from ..installing import COMMANDS
 from ..integers import as_integer
 from ..nodes.change import writable
 from ..stores.aliases import check_not_overwritten
+from ..stores.locks import claim
 from . import dask_blocks
 from .dask_blocks import auto_blocks, check_number, chunks_in, first_shared, splits_chunks, stored_blocks
 from .dask_tasks import TaskSource, TaskTarget, check_shared, write_block
@@ -413,18 +414,24 @@ def from_dask(  # noqa: PLR0913
     trial = gzarr.create_array({}, **layout, **{**arguments, "overwrite": False, "device": "cpu"})
     if not lock:
         _writing(x, trial, None, rechunk=rechunk, lock=False)
-    if flag("overwrite", arguments.get("overwrite", False)):
-        _check_not_read(x, store, path or arguments.get("name") or "", storage_options)
-    array = gzarr.create_array(store, path=path, storage_options=storage_options, **layout, **arguments)
-    written = _store(x, array, rechunk=rechunk, lock=lock, compute=compute, fill_masked=fill_masked, **compute_options)
+    with contextlib.ExitStack() as held:
+        if flag("overwrite", arguments.get("overwrite", False)):
+            target = _not_read(x, store, path or arguments.get("name") or "", storage_options)
+            if compute:
+                # Until the elements are written, or another process would overwrite the half of them.
+                held.enter_context(claim(*target))
+        array = gzarr.create_array(store, path=path, storage_options=storage_options, **layout, **arguments)
+        written = _store(
+            x, array, rechunk=rechunk, lock=lock, compute=compute, fill_masked=fill_masked, **compute_options
+        )
     return array if compute else (array, written)
 
 
 _store = store
 
 
-def _check_not_read(x: Any, store: Any, path: str, storage_options: Mapping[str, Any] | None) -> None:
-    """Refuse to erase what a dask array is still to be read from."""
+def _not_read(x: Any, store: Any, path: str, storage_options: Mapping[str, Any] | None) -> tuple[Any, str]:
+    """Refuse to erase what a dask array is still to be read from; return the store, and the path in it."""
     opened, base = gzarr.stores.as_store(store, "w", storage_options)
     where = "/".join(part for part in (base, path.strip("/")) if part)
     check_not_overwritten(
@@ -434,6 +441,7 @@ def _check_not_read(x: Any, store: Any, path: str, storage_options: Mapping[str,
         operation="from_dask",
         instead="write to another path, or compute the dask array first (x.compute(), x.persist())",
     )
+    return opened, where
 
 
 def _chunks_for(x: Any, chunks: Any, shards: Any, *, rechunk: bool) -> tuple[Any, Any]:

@@ -108,6 +108,11 @@ def attributes(array: gzarr.Array, *, masked: bool) -> dict[str, Any]:
     return found
 
 
+def is_maskable(array: gzarr.Array) -> bool:
+    """Return whether the fill value of an array may be masked: xarray cannot write that of strings to version 3."""
+    return array.zarr_format != 3 or array.dtype.kind not in "OT"
+
+
 def _fill_value(value: Any, array: gzarr.Array) -> Any:
     dtype = dtype_in_xarray(array)
     if dtype.kind in "fc" and isinstance(value, int | float) and not isinstance(value, bool):

@@ -7,7 +7,7 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import MutableMapping
+from collections import UserDict
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -208,7 +208,7 @@ class GzarrStore(AbstractDataStore):  # type: ignore[misc]
             If the array has no names of its dimensions.
         """
         names = encoded.dimensions(array)
-        masked = self.masked or (array.zarr_format not in UNMASKED and not decoded)
+        masked = (self.masked and encoded.is_maskable(array)) or (array.zarr_format not in UNMASKED and not decoded)
         attributes = encoded.attributes(array, masked=masked)
         encoding = self._encodings.of(array, names, masked=masked)
         if array.device != "cpu":
@@ -264,8 +264,10 @@ def _normalized(store: Any) -> Any:
     if isinstance(store, os.PathLike):
         store = os.fspath(store)
     if isinstance(store, str) and not _URL.match(store):
-        return str(Path(store).expanduser().absolute())
-    if isinstance(store, MutableMapping) and any(hasattr(value, "to_bytes") for value in store.values()):
+        # Not by pathlib, which refuses a name that begins with ~ and is no user's.
+        return str(Path(os.path.expanduser(store)).absolute())  # noqa: PTH111
+    # Values of other mappings may be anywhere, and are read when they are needed.
+    if isinstance(store, dict | UserDict) and any(hasattr(value, "to_bytes") for value in store.values()):
         import zarr.storage
 
         return zarr.storage.MemoryStore(store, read_only=True)
