@@ -55,7 +55,7 @@ class BloscCodec(Codec):
     clevel
         Compression level from 0 (store) to 9.
     shuffle
-        Kind of shuffle; None if a v2 document derives it from the item size and that is not known.
+        Kind of shuffle; None if the document derives it from the item size and that is not known.
     typesize
         Bytes per element, for the shuffle; None if the document derives it from the item size and that is not known.
     blocksize
@@ -71,10 +71,17 @@ class BloscCodec(Codec):
 
     @classmethod
     def from_v3(cls, configuration: Configuration) -> BloscCodec:
-        """Parse a v3 configuration; ``gzarr.codecs.fill_values`` fills in a typesize that is missing."""
-        cname = configuration.string("cname", _CNAMES)
-        clevel = configuration.integer("clevel", 0, 9)
-        shuffle = _SHUFFLES[_SHUFFLES.index(configuration.string("shuffle", _SHUFFLES))]
+        """Parse a v3 configuration; ``gzarr.codecs.fill_values`` fills in a shuffle or typesize that is missing.
+
+        zarr-python takes one without any member, which readers do not need; its defaults are for writing.
+        """
+        if missing := [name for name in ("cname", "clevel", "shuffle") if name not in configuration]:
+            note(f"blosc without {', '.join(missing)}; zarr-python's default for writing", configuration.json_path)
+        cname = configuration.string("cname", _CNAMES, "zstd")
+        clevel = configuration.integer("clevel", 0, 9, 5)
+        shuffle: Shuffle | None = None
+        if "shuffle" in configuration:
+            shuffle = _SHUFFLES[_SHUFFLES.index(configuration.string("shuffle", _SHUFFLES))]
         blocksize = configuration.integer("blocksize", 0, 2**31 - 1, 0)
         typesize: int | None = None
         if "typesize" in configuration:
@@ -101,6 +108,11 @@ class BloscCodec(Codec):
             typesize = configuration.integer("typesize", 1, 2**31 - 1)
         configuration.finish()
         return cls(cname, clevel, None if shuffle == _AUTOSHUFFLE else _SHUFFLES[shuffle], typesize, blocksize)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the item size decides on the shuffle, or on its typesize."""
+        return self.shuffle is None or (self.shuffle != "noshuffle" and self.typesize is None)
 
     def with_itemsize(self, itemsize: int) -> BloscCodec:
         """Return the codec with the parameters that a v2 document derives from the item size."""

@@ -58,7 +58,7 @@ def ceiling(decoded: BytesRepresentation) -> int:
 
 
 def readable(encoded: Any, representation: Representation, label: str) -> Any:
-    """Return a codec's output, if decoders take as many bytes.
+    """Return a codec's output, if decoders take as many bytes: nothing is written that could not be read.
 
     Parameters
     ----------
@@ -72,12 +72,15 @@ def readable(encoded: Any, representation: Representation, label: str) -> Any:
     Raises
     ------
     ValueError
-        If the metadata imply no limit, and it has more than :data:`UNKNOWN_LIMIT_BYTES`.
+        If it has more bytes than :func:`ceiling` allows.
     """
-    if representation == BytesRepresentation(None) and (nbytes := flat(encoded).size) > UNKNOWN_LIMIT_BYTES:
+    if not isinstance(representation, BytesRepresentation) or representation.nbytes is not None:
+        return encoded
+    if (nbytes := flat(encoded).size) > (limit := ceiling(representation)):
+        which = "elements of any length" if representation.limit_nbytes is None else "this array"
         raise ValueError(
-            f"{label}: {nbytes} bytes, but chunks of elements of any length are read up to {UNKNOWN_LIMIT_BYTES}; "
-            "create the array with smaller chunks"
+            f"{label}: {nbytes} bytes, but chunks of {which} are read up to {limit}; create the array with smaller "
+            "chunks"
         )
     return encoded
 

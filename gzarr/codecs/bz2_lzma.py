@@ -75,7 +75,8 @@ class Bz2Codec(Codec):
         """Return the decompressed bytes."""
         import bz2
 
-        return decompress(flat(encoded), need_bytes(decoded, self.label), bz2.BZ2Decompressor, self.label)
+        representation = need_bytes(decoded, self.label)
+        return decompress(flat(encoded), representation, bz2.BZ2Decompressor, self.label, trailing=True)
 
     def encode(self, decoded: Any, representation: Representation) -> Any:
         """Return one stream."""
@@ -183,7 +184,7 @@ class LzmaCodec(Codec):
         try:
             if self.format == _FORMAT_RAW:
                 return self._decode_raw(data, representation)
-            return decompress(data, representation, self._start, self.label, padding=True)
+            return decompress(data, representation, self._start, self.label, padding=True, trailing=True)
         except (TypeError, OverflowError, MemoryError, EOFError) as error:
             raise ValueError(f"{self.label}: {error}") from None
 

@@ -102,7 +102,9 @@ class _DeflateCodec(Codec):
         if representation.nbytes is not None and representation.nbytes > data.size * _MAX_RATIO:
             raise ValueError(f"{self._name}: {data.size} bytes cannot decode to the expected {representation.nbytes}")
         gzip = self._name == "gzip"
-        return decompress(data, representation, lambda: Inflater(self._window_bits), self._name, padding=gzip)
+        return decompress(
+            data, representation, lambda: Inflater(self._window_bits), self._name, padding=gzip, single=not gzip
+        )
 
     def encode(self, decoded: Any, representation: Representation) -> Any:
         """Return one stream."""

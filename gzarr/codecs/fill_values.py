@@ -36,7 +36,7 @@ def with_fill_value(
 ) -> tuple[Codec, ...]:
     """Give every sharding codec of a chain its fill value, and check that casts preserve the array's.
 
-    Shuffles of Blosc that leave the size of an element open get it, too.
+    Codecs of Blosc that leave the shuffle or the size of an element open get it, too.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ def with_fill_value(
     # What comes after the last of these has no use for it, and it need not be one that can be encoded.
     last = max((i for i, codec in enumerate(codecs) if isinstance(codec, _USERS)), default=-1)
     for i, (codec, before) in enumerate(zip(codecs, representations(codecs, chunk, json_path), strict=False)):
-        if isinstance(codec, BloscCodec) and codec.typesize is None and codec.shuffle != "noshuffle" and itemsize:
+        if isinstance(codec, BloscCodec) and codec.is_open and itemsize:
             result[i] = codec.with_itemsize(itemsize)
         if not isinstance(before, ArrayRepresentation):
             continue

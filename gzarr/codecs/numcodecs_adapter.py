@@ -50,7 +50,7 @@ from .codec import (
     convert,
 )
 from .image_headers import checked_image
-from .numcodecs_parameters import PARAMETERS, passed_on
+from .numcodecs_parameters import PARAMETERS, arguments, passed_on
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -406,7 +406,14 @@ class NumcodecsArrayToBytes(NumcodecsCodec):
             raise MetadataError(f"{self.label} holds items of any length, not elements of {quote(str(array.dtype))}")
         if self.id == "categorize":
             return BytesRepresentation(math.prod(array.shape) * self._encoded_dtype().itemsize)
-        return BytesRepresentation(None) if array.dtype.hasobject else compressed(BytesRepresentation(array.nbytes))
+        if array.dtype.hasobject:
+            return BytesRepresentation(None)
+        if self.id in STATE_SHAPE:
+            # Texts of numbers, and of strings, have many times their bytes, as parameters such as ``indent`` say.
+            most = compressed(BytesRepresentation(array.nbytes))
+            return BytesRepresentation(None, max(ceiling(most), ceiling(BytesRepresentation(None))))
+        # The numbers of items, and of bytes of each.
+        return compressed(BytesRepresentation(array.nbytes + 4 * (1 + math.prod(array.shape))))
 
     def _holds_raw_bytes(self, array: ArrayRepresentation) -> bool:
         # As zarr-python 3.0.0 and 3.0.1 write them.
@@ -493,7 +500,7 @@ def make(name: str, configuration: Mapping[str, Any]) -> Any:
     if name.startswith(_IMAGECODECS):
         # In this process, it may not be registered yet: codecs may come from another one.
         is_known(name)
-    return numcodecs.get_codec({"id": name, **configuration})
+    return numcodecs.get_codec({"id": name, **arguments(name, configuration)})
 
 
 def _register_imagecodecs(name: str) -> None:

@@ -6,10 +6,15 @@ Documentation: https://numcodecs.readthedocs.io/en/stable/
 from __future__ import annotations
 
 import codecs
+import json
 import re
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ..documents.configuration import Configuration
 
 #: Python's own names of the text encodings that ``json2`` may have, which have many others (``latin1``, ``U16``).
@@ -66,7 +71,11 @@ def _checksum(configuration: Configuration) -> dict[str, Any]:
 def _jenkins(configuration: Configuration) -> dict[str, Any]:
     result: dict[str, Any] = {"initval": configuration.integer("initval", 0, 2**32 - 1, 0)}
     if configuration.any("prefix", None) is not None:
-        result["prefix"] = bytes(configuration.integers("prefix", 0, 255))
+        # numcodecs itself gives an array of bytes.
+        prefix = configuration.values["prefix"]
+        if isinstance(prefix, bytes | np.ndarray):
+            configuration.values["prefix"] = list(prefix) if isinstance(prefix, bytes) else prefix.tolist()
+        result["prefix"] = list(configuration.integers("prefix", 0, 255))
     return result
 
 
@@ -122,7 +131,20 @@ def _vlen_array(configuration: Configuration) -> dict[str, Any]:
 
 def passed_on(configuration: Configuration) -> dict[str, Any]:
     """Return parameters as they are: of codecs that are not in :data:`PARAMETERS`."""
-    return {name: configuration.any(name) for name in configuration.values if name != "id"}
+    values = {name: configuration.any(name) for name in configuration.values if name != "id"}
+    for name, value in values.items():
+        try:
+            json.dumps(value)
+        except (TypeError, ValueError):
+            raise configuration.error(name, "what JSON can hold") from None
+    return values
+
+
+def arguments(name: str, configuration: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the parameters of a codec as numcodecs takes them, where these are not what JSON has."""
+    if name == "jenkins_lookup3" and "prefix" in configuration:
+        return {**configuration, "prefix": bytes(configuration["prefix"])}
+    return configuration
 
 
 #: What reads the parameters of a codec, by its ``id``.

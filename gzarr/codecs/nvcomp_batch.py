@@ -106,7 +106,7 @@ class NvcompBatchCodec(Codec):
             return ZstdCodec().decode(encoded, decoded)
         data = flat(encoded)
         if self.algorithm == "deflate":
-            return decompress(data, representation, lambda: Inflater(_RAW_WINDOW_BITS), self.label)
+            return decompress(data, representation, lambda: Inflater(_RAW_WINDOW_BITS), self.label, single=True)
         return (_snappy if self.algorithm == "snappy" else _gdeflate)(data, representation, self.label)
 
     def encode(self, decoded: Any, representation: Representation) -> Any:

@@ -43,13 +43,15 @@ def decompress(
     label: str,
     *,
     padding: bool = False,
+    trailing: bool = False,
+    single: bool = False,
 ) -> Bytes:
     """Decompress consecutive members.
 
     Parameters
     ----------
     data
-        Members, with nothing between or after them.
+        Members, with nothing between them.
     decoded
         Expected output.
     start
@@ -58,6 +60,10 @@ def decompress(
         Label of the codec, for messages.
     padding
         Whether to ignore zeros after the last member.
+    trailing
+        Whether to ignore anything after the last member that begins none, as the standard library does.
+    single
+        Whether there is one member only, and anything after it is ignored.
 
     Raises
     ------
@@ -69,14 +75,17 @@ def decompress(
     parts: list[bytes] = []
     total = position = 0
     step = len(view)
-    for _ in range(_MEMBERS + limit // _MEMBER_BYTES):
-        member = start()
+    for number in range(_MEMBERS + limit // _MEMBER_BYTES):
+        member, before = start(), total
         while not member.eof:
             piece = view[position : position + step]
             position += len(piece)
             try:
                 part = member.decompress(piece, limit - total + 1)
             except Exception as error:
+                # An error is the end if everything is there; a member that has begun is not lost without a word.
+                if trailing and number and total == before and decoded.nbytes in (None, total):
+                    return _joined(parts, decoded, label)
                 raise ValueError(f"{label}: {reason_of(error)}") from None
             total += len(part)
             if total > limit:
@@ -86,10 +95,14 @@ def decompress(
             elif not len(piece) and not member.eof:
                 raise ValueError(f"{label}: the data ends before the stream does")
         position -= len(member.unused_data)
-        if position == len(view) or (padding and not data[position:].any()):
+        if single or position == len(view) or (padding and not data[position:].any()):
             break
         step = _NEXT_MEMBER_BYTES
     else:
         raise ValueError(f"{label}: the data is split into far more members than {limit} bytes need")
-    output = np.frombuffer(b"".join(parts), np.uint8) if total else np.empty(0, np.uint8)
+    return _joined(parts, decoded, label)
+
+
+def _joined(parts: list[bytes], decoded: BytesRepresentation, label: str) -> Bytes:
+    output = np.frombuffer(b"".join(parts), np.uint8) if parts else np.empty(0, np.uint8)
     return checked(output, decoded, label)

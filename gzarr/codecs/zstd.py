@@ -17,6 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from ..documents.departures import note
 from ..flags import flag
 from . import native
 from .buffers import ceiling, checked, compressed, flat, need_bytes
@@ -56,8 +57,10 @@ class ZstdCodec(Codec):
 
     @classmethod
     def from_v3(cls, configuration: Configuration) -> ZstdCodec:
-        """Parse a v3 configuration."""
-        codec = cls(configuration.integer("level", -131072, 22), configuration.lenient_boolean("checksum", False))
+        """Parse a v3 configuration; zarr-python takes one without a level, which readers do not need."""
+        if "level" not in configuration:
+            note("zstd without a level; 0 for writing", configuration.json_path)
+        codec = cls(configuration.integer("level", -131072, 22, 0), configuration.lenient_boolean("checksum", False))
         configuration.finish()
         return codec
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from ..errors import MetadataError
 from .departures import is_collecting
-from .json import load_document
+from .json import check_length, load_document
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -85,6 +85,7 @@ def load_around(data: bytes, key: str, names: Sequence[str], *, wanted: str | No
     MetadataError
         As for :func:`load_document`, but for errors inside the documents.
     """
+    check_length(data, key)
     # Departures are recorded while a document is parsed.
     begins, ends = ([], []) if is_collecting() or not names else _places(data, names)
     if begins:

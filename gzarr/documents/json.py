@@ -175,11 +175,27 @@ def load_document(data: bytes, key: str) -> dict[str, Any]:
     return document
 
 
-def _load(data: bytes, key: str) -> Any:
+def check_length(data: bytes, key: str) -> None:
+    """Refuse a document that is too long.
+
+    Parameters
+    ----------
+    data, key
+        As for :func:`load_document`.
+
+    Raises
+    ------
+    MetadataError
+        If it is.
+    """
     if len(data) > MAX_DOCUMENT_BYTES:
         raise MetadataError(
             f"the document has {len(data)} bytes; more than {MAX_DOCUMENT_BYTES} are not read as metadata", key=key
         )
+
+
+def _load(data: bytes, key: str) -> Any:
+    check_length(data, key)
     try:
         text = str(data, "utf-8")
         if text.startswith("\ufeff"):

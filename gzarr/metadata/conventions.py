@@ -249,7 +249,8 @@ class Conventions:
                 )
         else:
             meaning.fill_value = None
-        meaning.writes_absent = not unset and not _same_bits(meaning.fill_value, metadata)
+        is_unset_in_both = unset and meaning.fill_value is None
+        meaning.writes_absent = not is_unset_in_both and not _same_bits(meaning.fill_value, metadata)
 
     def _lower_mask(self, metadata: ArrayMetadata, meaning: Meaning) -> None:
         """Say with the fill value what the attribute says."""

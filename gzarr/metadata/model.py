@@ -103,6 +103,9 @@ class ArrayMetadata:
         Parsed JSON document(s) of the array, used only for display and writing.
     chunk_prefix
         Prefix of the chunk keys in the store, ``""`` or ending in ``/``; None if chunks are under the node's path.
+    hierarchy
+        Path in the store of the hierarchy that the array belongs to, for formats whose hierarchies have an entry point;
+        ``""`` for others. Paths of documents and chunks do not tell: any part of them may be the name of a group.
     level_is_free
         Whether gzarr chose the level of the compressor (:mod:`gzarr.codecs.choice`). Documents do not record this.
     """
@@ -118,6 +121,7 @@ class ArrayMetadata:
     zarr_format: ZarrFormat = 3
     document: dict[str, Any] = field(default_factory=dict)
     chunk_prefix: str | None = None
+    hierarchy: str = ""
     level_is_free: bool = False
 
     def with_own(
@@ -136,6 +140,7 @@ class ArrayMetadata:
             self.zarr_format,
             document,
             self.chunk_prefix,
+            self.hierarchy,
             self.level_is_free,
         )
 

@@ -109,7 +109,7 @@ def parse_array(
         order,
         allow_pickle=allow_pickle,
         netcdf_itemsize=_netcdf_itemsize(zarray["dtype"], stored),
-        by_netcdf=_is_by_netcdf(zarray, attributes),
+        by_netcdf=is_by_netcdf(zarray, attributes),
     )
     return ArrayMetadata(
         chunk_grid=ChunkGrid.regular(shape, chunk_shape),
@@ -194,14 +194,15 @@ def _parse_parts(
     parts = {name: loaded(document, key) for name, document in unparsed.items()}
     if ".zarray" in parts:
         zarray, zattrs = parts[".zarray"], parts.get(".zattrs")
-        text = likeness(zarray)
+        attributes = {} if zattrs is None else parse_attributes(zattrs, "$")
+        # What codecs depend on.
+        text = likeness((zarray, is_by_netcdf(zarray, attributes)))
         found = like.get(text)
         if found is None:
             parsed = parse_array(zarray, zattrs, allow_pickle=allow_pickle)
             if text is not None:
                 like[text] = parsed
             return parsed
-        attributes = {} if zattrs is None else parse_attributes(zattrs, "$")
         names = dimension_names_of(attributes, found.ndim)
         documents = {".zarray": found.document[".zarray"]}
         if zattrs is not None:
@@ -217,7 +218,7 @@ def _netcdf_itemsize(dtype: Any, stored: np.dtype[Any]) -> int:
     return _POINTER_NBYTES if text else stored.itemsize
 
 
-def _is_by_netcdf(zarray: dict[str, Any], attributes: dict[str, Any]) -> bool:
+def is_by_netcdf(zarray: dict[str, Any], attributes: dict[str, Any]) -> bool:
     """Return whether netCDF-C wrote an array, as far as its documents tell.
 
     It leaves marks in NCZarr's dialect; in pure Zarr it names dimensions, and its last filter is the compressor.

@@ -18,6 +18,7 @@ from ...dtypes import fill_value
 from ...dtypes.v2 import parse_v2, to_v2
 from ...errors import ArgumentError
 from ..model import data_type_json
+from .parse import is_by_netcdf
 
 if TYPE_CHECKING:
     import numpy as np
@@ -46,7 +47,7 @@ def array_documents(metadata: ArrayMetadata) -> dict[str, dict[str, Any]]:
             "chunks": list(metadata.chunk_shape),
             "fill_value": fill_value.respelled(zarray["fill_value"], metadata.fill_value, stored, fill_value.to_v2),
         }
-        return {**attributes, ".zarray": {**zarray, **changed}}
+        return {**attributes, ".zarray": {**zarray, **changed, **_settled(metadata, zarray)}}
     if not metadata.chunk_grid.is_regular:
         raise ArgumentError("version 2 has regular chunk grids only; a rectilinear one needs zarr_format=3")
     if metadata.chunk_key_encoding.name != "v2":
@@ -67,6 +68,37 @@ def array_documents(metadata: ArrayMetadata) -> dict[str, dict[str, Any]]:
         "zarr_format": 2,
     }
     return {**attributes, ".zarray": document}
+
+
+def _settled(metadata: ArrayMetadata, zarray: dict[str, Any]) -> dict[str, Any]:
+    """Return members with the element sizes of shuffles that would change with the array's new attributes.
+
+    Documents may leave these open: attributes that netCDF-C writes say what is meant (``is_by_netcdf``).
+    """
+    filters, compressor = zarray.get("filters") or [], zarray.get("compressor")
+    members = [*filters, *([] if compressor is None else [compressor])]
+    if not any(map(_is_open, members)):
+        return {}
+    before = metadata.document.get(".zattrs", {})
+    if is_by_netcdf(zarray, before) == is_by_netcdf(zarray, metadata.attributes):
+        return {}
+    settled = [
+        {**member, "elementsize": _elementsize(codec)}
+        if _is_open(member) and isinstance(codec, ShuffleCodec)
+        else member
+        for member, codec in zip(members, metadata.codecs[-len(members) :], strict=True)
+    ]
+    changed: dict[str, Any] = {"filters": settled[: len(filters)]} if filters else {}
+    return changed if compressor is None else {**changed, "compressor": settled[-1]}
+
+
+def _is_open(member: dict[str, Any]) -> bool:
+    return member.get("id") == "shuffle" and member.get("elementsize") == 0
+
+
+def _elementsize(codec: ShuffleCodec) -> int | str:
+    # Only netCDF-C writes text, so it means its own shuffle whatever the attributes are.
+    return str(codec.elementsize) if codec.tail else max(codec.elementsize, 1)
 
 
 def group_documents(metadata: GroupMetadata) -> dict[str, dict[str, Any]]:

@@ -86,10 +86,10 @@ def _updated(metadata: ArrayMetadata) -> dict[str, Any]:
         return document
     grid = copy.deepcopy(document["chunk_grid"])
     configuration = grid["configuration"]
-    if not metadata.chunk_grid.is_regular:
+    if "chunk_shapes" in configuration:
         configuration["chunk_shapes"] = _whole(configuration["chunk_shapes"])
         _extend(configuration["chunk_shapes"], metadata.chunk_grid.axes)
-    elif "chunk_shape" in configuration:
+    else:
         configuration["chunk_shape"] = list(metadata.chunk_shape)
     document["chunk_grid"] = grid
     return document
@@ -106,7 +106,8 @@ def _extend(chunk_shapes: list[Any], axes: Sequence[ChunkAxis]) -> None:
     """Update the chunks of dimensions that have become longer."""
     for d, axis in enumerate(axes):
         lengths = chunk_shapes[d]
-        if isinstance(lengths, list) and _total(lengths) != axis.end:
+        # 0 is read as 1 along an empty dimension only.
+        if _total(lengths) != axis.end if isinstance(lengths, list) else not lengths:
             chunk_shapes[d] = axis.listing
 
 

@@ -128,7 +128,7 @@ def parse_array(
     attributes = _attributes(document)
     values, stored = _codec_values(document, stored)
     codecs = codec_chain(
-        [*(_filters(attributes) if layout.root else ()), *values],
+        [*(filters_in(attributes) if layout.root else ()), *values],
         stored,
         chunk_shape,
         layout_name,
@@ -156,6 +156,7 @@ def parse_array(
         zarr_format=FORMAT,
         document={ENTRY_POINT: layout.document, "array": document},
         chunk_prefix=layout.chunk_prefix(path),
+        hierarchy=layout.base,
     )
 
 
@@ -341,7 +342,7 @@ def _codec_values(document: dict[str, Any], stored: np.dtype[Any]) -> tuple[list
     return values, stored
 
 
-def _filters(attributes: dict[str, Any]) -> list[tuple[str, Any]]:
+def filters_in(attributes: dict[str, Any]) -> list[tuple[str, Any]]:
     """Return the filters that zarr-python keeps in the attributes; other attributes of that name are ignored."""
     filters = attributes.get("filters")
     if not isinstance(filters, list) or not any(isinstance(f, dict) and "id" in f for f in filters):

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ...codecs.bytes import BytesCodec
 from ...codecs.sharding import ShardingIndexed
+from ...documents.json import quote
 from ...dtypes import fill_value
 from ...dtypes.properties import native
 from ...dtypes.v2 import parse_v2
@@ -22,6 +23,7 @@ from ...errors import ArgumentError
 from ..layout import ENTRY_POINT, NEW_ENTRY_POINT, Layout, parse_entry_point
 from ..model import data_type_json
 from ..v2.write import filters_of
+from .parse import filters_in
 
 if TYPE_CHECKING:
     import numpy as np
@@ -43,7 +45,7 @@ def array_documents(metadata: ArrayMetadata, path: str) -> dict[str, dict[str, A
     ArgumentError
         If the drafts cannot express the array.
     """
-    layout = layout_of(metadata, path)
+    layout = parse_entry_point(metadata.document.get(ENTRY_POINT, NEW_ENTRY_POINT), metadata.hierarchy)
     document = updated(metadata)["array"] if "array" in metadata.document else _array_document(metadata, layout)
     return {**_entry_point(layout), layout.array_key(layout.relative(path)): document}
 
@@ -61,27 +63,41 @@ def _entry_point(layout: Layout) -> dict[str, dict[str, Any]]:
     return {f"{layout.base}/{ENTRY_POINT}" if layout.base else ENTRY_POINT: layout.document}
 
 
-def layout_of(metadata: ArrayMetadata, path: str) -> Layout:
-    """Return the layout of an array's hierarchy, from the location of its chunks."""
-    document = metadata.document.get(ENTRY_POINT, NEW_ENTRY_POINT)
-    base = path
-    while True:
-        layout = parse_entry_point(document, base)
-        if layout.chunk_prefix(layout.relative(path)) == metadata.chunk_prefix:
-            return layout
-        if not base:
-            raise ArgumentError(f"'/{path}': the chunks at {metadata.chunk_prefix!r} are not in a hierarchy of a draft")
-        base = base.rpartition("/")[0]
-
-
 def updated(metadata: ArrayMetadata) -> dict[str, Any]:
-    """Return an array's existing documents with its current shape and attributes, as kept in the model."""
+    """Return an array's existing documents with its current shape and attributes, as kept in the model.
+
+    Raises
+    ------
+    ArgumentError
+        If the attributes have other codecs in them than those of the chunks.
+    """
     before = metadata.document["array"]
+    if metadata.chunk_key_encoding.name == "draft_root":
+        _check_filters(metadata.attributes, before.get("attributes"))
     # xtensor-zarr's spelling of empty attributes is kept.
     attributes = {"attributes": metadata.attributes} if metadata.attributes or before.get("attributes") else {}
     fill = fill_value.respelled(before["fill_value"], metadata.fill_value, metadata.dtype, _fill_value)
-    changed = {"shape": list(metadata.shape), "fill_value": fill}
+    grid = before["chunk_grid"]
+    # 0 is read as 1 along an empty dimension only, and the dimension may have become longer.
+    chunk_shape = [n or 1 for n in grid["chunk_shape"]]
+    changed = {
+        "shape": list(metadata.shape),
+        "chunk_grid": {**grid, "chunk_shape": chunk_shape},
+        "fill_value": fill,
+    }
     return {**metadata.document, "array": {**before, **changed, **attributes}}
+
+
+def _check_filters(attributes: dict[str, Any], kept: Any) -> None:
+    """Refuse attributes whose ``filters`` would be read as other codecs than those of the chunks, in ``kept``."""
+    own = kept if isinstance(kept, dict) else {}
+    if [value for _, value in filters_in(attributes)] == [value for _, value in filters_in(own)]:
+        return
+    advice = "keep that attribute as it is" if filters_in(own) else "give that attribute another name"
+    raise ArgumentError(
+        "early drafts of version 3 keep the filters of an array in its attribute 'filters', so that with "
+        f"{quote(attributes.get('filters'))} there, its chunks would be read otherwise; {advice}"
+    )
 
 
 def _fill_value(value: Any, dtype: np.dtype[Any]) -> Any:
