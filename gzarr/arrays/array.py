@@ -90,7 +90,6 @@ class Array(WritableArray):
         self._mode = mode
         self._reader = Reader(metadata, store, path, self._device)
         # Never used if the store is read-only.
-        self._keeps_outside = False
         self._writes = Writes()
         empty = optional_flag("write_empty_chunks", write_empty_chunks)
         self._writer = Writer(metadata, cast("Store", store), path, write_empty_chunks=empty)
@@ -151,8 +150,9 @@ class Array(WritableArray):
         erase
             Whether stored elements outside the new shape are erased: whole chunks (shards), and parts of the chunks at
             its edge. If False, they stay in the store and reappear when the array grows, through this object or with
-            ``erase=False``; not possible with a chunk grid from another package, nor in Icechunk, which has no chunks
-            outside the shape.
+            ``erase=False``. Writes through this object keep them; other objects (of another process, from a pickle)
+            do not know of them, and may erase those in a chunk that they overwrite. Not possible with a chunk grid from
+            another package, nor in Icechunk, which has no chunks outside the shape.
         lock
             Whether to exclude other processes that also pass ``lock=True``, by a file lock beside the data.
 

@@ -286,6 +286,10 @@ class ExportedArray(ReadableArray):
             raise TypeError("an array of zero dimensions has no length")
         return self.shape[0]
 
+    def __bool__(self) -> bool:
+        # As in zarr-python. Without it, the length would tell, which some arrays lack.
+        return True
+
     def __iter__(self) -> Iterator[Any]:
         if not self.shape:
             raise TypeError("an array of zero dimensions cannot be iterated over")

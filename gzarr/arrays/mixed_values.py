@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..documents.json import quote
+from ..dtypes.nulls import as_masked
 from ..dtypes.properties import kind_of
 from ..errors import ArgumentError
 from ..integers import is_integer
@@ -103,17 +104,23 @@ def _are_alike(value: Any, kind: type) -> bool:
 def _as_times(value: Any) -> Any:
     """Return lists with NumPy's scalars in place of pandas', and NumPy's arrays in place of all others.
 
-    Of pandas' scalars, NumPy would take whole microseconds; of other arrays, the kind of time is not known.
+    Of pandas' scalars, NumPy would take whole microseconds; of other arrays, the kind of time is not known; and of
+    moments with a time zone, UTC.
     """
     if isinstance(value, list | tuple):
         return [_as_times(item) for item in value]
+    if getattr(value, "tzinfo", None) is not None:
+        raise ValueError(
+            "an array has no time zones: take UTC, with item.astimezone(datetime.timezone.utc).replace(tzinfo=None)"
+        )
     scalar = getattr(value, "asm8", None)
     if scalar is not None:
         # pandas has one NaT, for moments and for durations; so is None to NumPy.
         return None if np.isnat(scalar) else scalar
     if isinstance(value, np.generic) or not hasattr(value, "__array__"):
         return value
-    array = np.asarray(value)
+    # Which refuses columns with a time zone.
+    array = as_masked(value)
     return _as_times(array.tolist()) if array.dtype.hasobject else array
 
 

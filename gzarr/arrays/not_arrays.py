@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from ..dtypes.nulls import columns_of
+from ..dtypes.nulls import types_of
 from ..errors import ArgumentError
 from ..items import is_table
 from .mixed_values import may_be_rounded
@@ -101,7 +101,7 @@ def refuse_tables(value: Any, array: Any, node: str) -> None:
     ArgumentError
         If elements of several types would be Python objects, or integers may have been rounded.
     """
-    if not is_table(value) or not isinstance(array, np.ndarray):
+    if not isinstance(array, np.ndarray):
         return
     dtypes = _dtypes_of(value)
     are_objects = array.dtype.hasobject and {type(item) for item in array.flat} not in ({str}, {bytes}, set())
@@ -114,7 +114,7 @@ def refuse_rounded(value: Any, array: np.ndarray[Any, np.dtype[Any]], node: str)
 
     Parameters and errors are as for :func:`refuse_tables`.
     """
-    if array.dtype.kind not in "fc" or not is_table(value):
+    if array.dtype.kind not in "fc":
         return
     dtypes = _dtypes_of(value)
     each = array.shape[-1:] == (len(dtypes),)
@@ -123,19 +123,28 @@ def refuse_rounded(value: Any, array: np.ndarray[Any, np.dtype[Any]], node: str)
 
 
 def _of_several_types(value: Any, node: str) -> ArgumentError:
+    kind = type(value).__name__
+    if not is_table(value):
+        return ArgumentError(
+            f"{node}: the fields of a {kind} of structs of several types are not one array; store each as an array of "
+            "a group: gzarr.save(store, named={name: values.struct.field(name) for name in values.struct.fields})"
+        )
     names = "column_names" if hasattr(value, "column_names") else "columns"
     return ArgumentError(
-        f"{node}: the columns of a {type(value).__name__} of several types are not one array; store each as an "
+        f"{node}: the columns of a {kind} of several types are not one array; store each as an "
         f"array of a group: gzarr.save(store, named={{name: table[name] for name in table.{names}}})"
     )
 
 
 def _dtypes_of(value: Any) -> list[np.dtype[Any]]:
-    """Return the types of the columns of a table; none for anything else."""
+    """Return the types of the columns of a table in memory, or of the fields of structs; none for anything else."""
+    # Lazy tables may read files to tell theirs.
+    if not hasattr(value, "__array__"):
+        return []
     # Those of NumPy are known without looking into columns.
-    dtypes = list(getattr(value, "dtypes", ()))
+    dtypes = list(getattr(value, "dtypes", ())) if is_table(value) else []
     if not all(isinstance(one, np.dtype) for one in dtypes) or not dtypes:
-        dtypes = [np.asarray(column[:0]).dtype for column in columns_of(value) or ()]
+        dtypes = types_of(value)
     return dtypes
 
 

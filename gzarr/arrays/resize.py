@@ -25,7 +25,7 @@ from ..stores.base import is_listable
 from .elements import as_data
 from .present import grid_is_of_plugin, same_array
 from .read_options import check_budget
-from .stored_chunks import are_stored, stored_chunks
+from .stored_chunks import are_stored, points, stored_chunks
 from .write import Writer
 
 if TYPE_CHECKING:
@@ -51,7 +51,8 @@ def resize(array: WritableArray, shape: EachAxis, *, erase: bool, lock: bool) ->
     first = documents_first(store)
 
     def clear_beyond(found: ArrayMetadata, new: ArrayMetadata) -> None:
-        if erase and not array._keeps_outside and any(a > b for a, b in zip(new.shape, found.shape, strict=True)):
+        grows = any(a > b for a, b in zip(new.shape, found.shape, strict=True))
+        if grows and erase and not array._writer.keeps_outside:
             _clear_beyond(array, found, new, lock=lock)
 
     def change(found: ArrayMetadata) -> ArrayMetadata:
@@ -81,7 +82,7 @@ def resize(array: WritableArray, shape: EachAxis, *, erase: bool, lock: bool) ->
         if first:
             clear_beyond(before, after)
         shrunk = any(a < b for a, b in zip(after.shape, before.shape, strict=True))
-        array._keeps_outside = not erase and (shrunk or array._keeps_outside)
+        array._writer.keeps_outside = not erase and (shrunk or array._writer.keeps_outside)
         if not erase:
             return
         try:
@@ -149,10 +150,12 @@ def append(array: WritableArray, value: Any, axis: SupportsIndex, options: Write
             selection = parse_basic(tuple(region), shape)
             try:
                 array._write([selection], [value], None, options, metadata=grown)
-            except BaseException:
-                # Elements written beyond the end are not visible, but would be once the array grows.
-                with contextlib.suppress(GzarrError):
-                    clear_outside(store, array.path, grown, before, lock=lock)
+            except BaseException as error:
+                # Elements written beyond the end are not visible, but would be once the array grows. A value that was
+                # refused has left none; and others that are there on purpose are not told from them.
+                if not isinstance(error, ArgumentError) and not array._writer.keeps_outside:
+                    with contextlib.suppress(GzarrError):
+                        clear_outside(store, array.path, grown, before, lock=lock)
                 if first:
                     with contextlib.suppress(GzarrError):
                         set_shape(before.shape)
@@ -185,7 +188,7 @@ def _appended(array: WritableArray, shape: tuple[int, ...], axis: SupportsIndex)
 def _turn(array: WritableArray, *, lock: bool) -> Iterator[None]:
     """Keep others from changing the shape, also a handler of a signal that interrupts this change."""
     with contextlib.ExitStack() as stack:
-        stack.enter_context(locks.hold_node(array.store, array.path))
+        stack.enter_context(locks.hold_node(array.store, array.path, below=False))
         stack.enter_context(locks.begin(array.store, array.path, "shape"))
         if lock:
             stack.enter_context(locks.between_processes(array.store, (), array.metadata.key_prefix(array.path)))
@@ -317,7 +320,7 @@ def _chunks_at(
         ranges = [
             range(inner[e]) if e < d else range(inner[d], had[d]) if e == d else range(had[e]) for e in range(old.ndim)
         ]
-        for coords in itertools.product(*ranges):
+        for coords in points(ranges):
             yield prefix + encoding.encode(coords), coords
 
 
@@ -350,6 +353,11 @@ def _fill_edges(
     lock: bool,
 ) -> None:
     """Write the fill value to those parts of chunks at the new edge that are outside the new shape."""
+    writer = Writer(old, store, path)
+    if writer.write_empty_chunks:
+        # Of an absent chunk nothing has to be erased, and a stored one would say that it holds zeros.
+        keys = [old.key_prefix(path) + old.chunk_key_encoding.encode(coords) for coords in chunks]
+        chunks = [coords for coords, there in zip(chunks, are_stored(store, keys), strict=True) if there]
     boxes = [box for coords in chunks for box in _boxes_outside(old, new.shape, coords, cut)]
     if not boxes:
         return
@@ -359,4 +367,4 @@ def _fill_edges(
     ]
     # Chunks that only hold the fill value afterwards are erased, even if they were stored on purpose; but not if the
     # document states none.
-    Writer(old, store, path).write(selections, fills, lock=lock)
+    writer.write(selections, fills, lock=lock)

@@ -93,14 +93,19 @@ def _listed(store: ListableStore, metadata: ArrayMetadata, path: str, *, outside
 
 
 def grid_points(shape: Sequence[int]) -> Iterator[tuple[int, ...]]:
-    """Yield the coordinates of a grid of any size in C order (``itertools.product`` would list each dimension)."""
-    if 0 in shape:
+    """Yield the coordinates of a grid of any size in C order."""
+    return points(list(map(range, shape)))
+
+
+def points(ranges: Sequence[range]) -> Iterator[tuple[int, ...]]:
+    """Yield the coordinates in a box of any size in C order (``itertools.product`` would list each range)."""
+    if not all(ranges):
         return
-    if not shape:
+    if not ranges:
         yield ()
         return
-    for i in range(shape[0]):
-        for rest in grid_points(shape[1:]):
+    for i in ranges[0]:
+        for rest in points(ranges[1:]):
             yield (i, *rest)
 
 

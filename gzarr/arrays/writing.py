@@ -36,10 +36,8 @@ if TYPE_CHECKING:
 class WritableArray(ExportedArray):
     """The part of :class:`gzarr.Array` that writes."""
 
-    __slots__ = ("_keeps_outside", "_writer", "_writes")
+    __slots__ = ("_writer", "_writes")
 
-    #: Whether elements outside the shape were left in the store on purpose.
-    _keeps_outside: bool
     _writer: Writer
     _writes: Writes
 

@@ -166,6 +166,7 @@ def new_metadata(
         zarr_format=zarr_format,
         document=format.new_document(layout),
         chunk_prefix=format.chunk_prefix(path, layout),
+        hierarchy="" if layout is None else layout.base,
     )
     return replace(_as_read(metadata, path), level_is_free=not gives_level(*coding.values()))
 

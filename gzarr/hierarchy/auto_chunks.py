@@ -50,8 +50,10 @@ def auto_chunks(shape: Sequence[int], itemsize: int) -> tuple[int, ...]:
     shape
         Shape of the array, in elements.
     itemsize
-        Bytes per element; for variable-length items, :func:`mean_nbytes` of the data, at least 16.
+        Bytes per element; for variable-length items, :func:`mean_nbytes` of the data, at least 16. Elements of 0 bytes
+        are refused elsewhere.
     """
+    itemsize = max(itemsize, 1)
     chunks = [max(n, 1) for n in shape]
     while math.prod(chunks) * itemsize > MAX_CHUNK_NBYTES and max(chunks) > 1:
         longest = chunks.index(max(chunks))

@@ -52,7 +52,7 @@ def create_array(  # noqa: PLR0913
     device: str = "auto",
     missing: Missing = "fill",
     verify: Verify = "none",
-    write_empty_chunks: bool = False,
+    write_empty_chunks: bool | None = None,
     fill_masked: bool = False,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Array:
@@ -114,7 +114,8 @@ def create_array(  # noqa: PLR0913
     device, missing, verify
         As for :func:`gzarr.open_array`.
     write_empty_chunks
-        Whether chunks that hold only the fill value are stored when they are written.
+        Whether chunks that hold only the fill value are stored when they are written. None for False, and for True
+        where the fill value is ``null`` in a format before 3, as that of another array may be.
     fill_masked
         Whether masked elements of ``data`` become the fill value; otherwise they are an error.
     storage_options

@@ -56,8 +56,9 @@ def array(data: Any, store: StoreLike | None = None, **arguments: Unpack[LikeArg
     if isinstance(data, (Array, ArrayView)):
         meaning = _meaning(data, arguments)
         found = {"attributes": SourceAttributes(meaning.attributes), **_like_stored(data, meaning, arguments)}
+        # That of the data; another one is refused.
+        found.pop("shape")
         given: dict[str, Any] = {**found, **arguments}
-        given.pop("shape")
         return create_array({} if store is None else store, data=data, **given)
     return create_array({} if store is None else store, data=data, **arguments)
 

@@ -337,7 +337,7 @@ class Group(GroupProperties, Mapping[str, "Array | Group"]):
         *,
         data: Any = None,
         overwrite: bool = False,
-        write_empty_chunks: bool = False,
+        write_empty_chunks: bool | None = None,
         fill_masked: bool = False,
         **arguments: Unpack[LayoutArguments],
     ) -> Array:
@@ -517,7 +517,8 @@ class Group(GroupProperties, Mapping[str, "Array | Group"]):
     def move(self, source: str, dest: str) -> None:
         """Move a node, with everything below it.
 
-        Values are copied within the store one by one, and then erased.
+        In a local directory, this is one step. Elsewhere, and where links are in it, values are copied within the store
+        one by one, and then erased.
 
         Parameters
         ----------

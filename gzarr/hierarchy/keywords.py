@@ -43,7 +43,7 @@ class NewArrayArguments(ArrayArguments, total=False):
 
     shape: Any
     data: Any
-    write_empty_chunks: bool
+    write_empty_chunks: bool | None
     fill_masked: bool
 
 
@@ -57,7 +57,7 @@ class FilledArguments(FormArguments, total=False):
     device: str
     missing: Missing
     verify: Verify
-    write_empty_chunks: bool
+    write_empty_chunks: bool | None
     fill_masked: bool
     storage_options: Mapping[str, Any] | None
 
@@ -85,7 +85,7 @@ class MemberArguments(LayoutArguments, total=False):
     """Arguments of an array that is made in a group unless it is there."""
 
     data: Any
-    write_empty_chunks: bool
+    write_empty_chunks: bool | None
     fill_masked: bool
 
 

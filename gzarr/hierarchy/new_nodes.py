@@ -17,7 +17,7 @@ from ..arrays.view import ArrayView
 from ..documents.json import quote, unpaired_surrogates
 from ..dtypes.properties import native
 from ..errors import ArgumentError, NodeTypeError, StoreError
-from ..flags import check_flags, flag
+from ..flags import check_flags, flag, optional_flag
 from ..metadata.formats import FORMATS, check_zarr_format
 from ..metadata.model import GroupMetadata
 from ..metadata.to_documents import SourceNames, array_documents, check_shape, check_text, plain, with_attributes
@@ -86,7 +86,7 @@ class NewArray:
         }
         shape, data = describing.pop("shape", None), describing.pop("data", None)
         fill_masked = flag("fill_masked", describing.pop("fill_masked", False))
-        write_empty_chunks = flag("write_empty_chunks", describing.pop("write_empty_chunks", False))
+        write_empty_chunks = optional_flag("write_empty_chunks", describing.pop("write_empty_chunks", None))
         check_flags(overwrite=overwrite)
         # Here, for some are arguments of functions that get them.
         check_names(describing)
@@ -126,8 +126,9 @@ class NewArray:
 
     def create(self) -> Array:
         """Create the array and write its data."""
-        # The node is held until its data is written, so that nobody replaces the node and gets a mixture of data.
-        with hold_node(self._store, self._path):
+        # The node is held until its data is written, so that nobody replaces it, or erases or moves a group above it,
+        # and gets a mixture of data.
+        with hold_node(self._store, self._path, below=self._overwrite):
             with hold_documents(self._store, self._path):
                 location = self._location()
                 if location.layout is not None:
@@ -234,7 +235,7 @@ def new_group(
     if not format.features.groups:
         raise ArgumentError(f"{format.title} has arrays only; a group needs zarr_format=2 or 3")
     plain_attributes = plain({} if attributes is None else attributes)
-    with hold_node(store, path), hold_documents(store, path):
+    with hold_node(store, path, below=overwrite), hold_documents(store, path):
         location = inspect_location(store, path, zarr_format)
         check_name(path, location, zarr_format)
         document = format.new_document(location.layout)

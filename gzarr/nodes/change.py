@@ -344,6 +344,10 @@ def change_node(
                 implicit = isinstance(before, GroupMetadata) and before.implicit
                 old = {} if implicit else _documents(reader, path, before)
                 changed = {key: value for key, value in new.items() if old.get(key) != value}
+                if old:
+                    # The last one makes a node. Of one that exists it comes first: what is stored must not depend on
+                    # new attributes (element sizes of version 2) before it says so.
+                    changed = dict(reversed(changed.items()))
             if changed:
                 if not attempt:
                     own = FORMATS[after.zarr_format].consolidates_own

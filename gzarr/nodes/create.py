@@ -1,7 +1,8 @@
 """New nodes: inspecting their locations, writing their documents, and moving nodes.
 
 A location is inspected while the documents of the node and of all groups above it are held, so only one of several
-threads gets it. Other processes are not excluded, but nodes that they have created by then are seen.
+threads gets it. Other processes are not excluded, but nodes that they have created by then are seen. (In directories,
+moves claim their destination, as copies do: :func:`gzarr.stores.locks.claim`.)
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ from ..metadata.formats import FORMATS, check_writable, consolidated_keys, keys_
 from ..metadata.model import ArrayMetadata, GroupMetadata
 from ..metadata.to_documents import array_documents, group_documents
 from ..stores import io_threads
-from ..stores.base import ExclusiveStore, RemoteValues, SelectiveStore, is_listable, knows_of
+from ..stores.base import ExclusiveStore, RemoteValues, SelectiveStore, StagingStore, is_listable, knows_of
 from ..stores.keys import is_document
-from ..stores.locks import hold_node
+from ..stores.local import LocalStore
+from ..stores.locks import claim, hold_node, is_within
 from .change import (
     check_erasable,
     documents_first,
@@ -37,7 +39,7 @@ from .enclosing import enclosing_groups
 from .surroundings import look_around
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
     from typing import TypeGuard
 
     from ..metadata.format import Format
@@ -502,84 +504,196 @@ def _together(writes: Sequence[Callable[[], bool]]) -> list[bool | BaseException
 
 
 def move_node(store: Store, source: str, dest: str, zarr_format: ZarrFormat) -> None:
-    """Move a node with everything below it. Values are copied one by one, and then erased.
+    """Move a node with everything below it: in a local directory in one step, and otherwise by copying and erasing it.
 
     Raises
     ------
     ArgumentError
-        If ``dest`` is occupied or below ``source``; nothing was changed.
+        If ``dest`` is occupied or below ``source``; the source is as it was.
     NodeNotFoundError
-        If there is no node at ``source``; nothing was changed.
+        If there is no node at ``source``, or no longer; nothing is at ``dest``.
     StoreError
         If the store fails or cannot list its keys. The source is only erased once everything is at ``dest``.
     """
     if not is_listable(store):
         raise StoreError(f"{store!r} cannot list its keys, so the node '/{source}' cannot be moved")
-    if dest == source or dest.startswith(f"{source}/"):
+    if is_within(store, dest, source):
         raise ArgumentError(f"'/{source}' cannot be moved into itself, to '/{dest}'")
-    with hold_node(store, source, dest), hold_keys_above(store, source, dest, enclosing=enclosing_groups(store)):
-        if not reader_of(store).exists(source, None):
-            raise NodeNotFoundError(f"'/{source}' no longer exists in {store!r}; nothing was moved")
-        location = inspect_location(store, dest, zarr_format)
-        check_name(dest, location, zarr_format)
-        if location.occupied:
-            raise ArgumentError(
-                f"there is {_description(location.found)} at '/{dest}' in {store!r} already; delete it first "
-                "(del group[...]), or move to another path. If a move that was cut off has left both nodes, look which "
-                "one is complete before that"
-            )
-        layout = location.layout
-        source_keys, source_prefixes = keys_and_prefixes(source, layout)
-        dest_keys, dest_prefixes = keys_and_prefixes(dest, layout)
-        for prefix in dest_prefixes:
-            for key in islice(store.list_prefix(prefix), 1):
-                raise ArgumentError(
-                    f"there is no node at '/{dest}' in {store!r}, but {key!r} would become part of it, which a move "
-                    f"that was cut off may have left; erase such keys with group.store.erase_prefix({prefix!r}), or "
-                    "move to another path"
-                )
-        check_erasable(store, source, layout)
+    enclosing = enclosing_groups(store)
+    with hold_node(store, source, dest), hold_keys_above(store, source, dest, enclosing=enclosing), claim(store, dest):
+        move = _Move.planned(store, source, dest, zarr_format)
+        check_erasable(store, source, move.layout)
         documents_above, is_nczarr = look_above(store, source)
         drop_indexes(store, source, documents=documents_above)
         drop_indexes(store, dest)
-        _write_parents(store, dest, location, zarr_format)
-        documents = dict(zip(source_keys, dest_keys, strict=True))
-        prefixes = list(zip(source_prefixes, dest_prefixes, strict=True))
-        try:
-            _copy_node(store, documents, prefixes)
-        except BaseException:
-            # The destination was empty before; partial copies would block the next attempt, after an interrupt, too.
-            with contextlib.suppress(StoreError):
-                erase_node(store, dest, layout)
-            raise
+        _write_parents(store, dest, move.location, zarr_format)
+        is_renamed = move.rename()
+        if not is_renamed:
+            move.copy()
         if is_nczarr and (listed := list_member(store, source, None)) is not None:
             list_member(store, dest, listed)
-        erase_node(store, source, layout)
+        if not is_renamed:
+            erase_node(store, source, move.layout)
 
 
-def _copy_node(store: Store, documents: Mapping[str, str], prefixes: Sequence[tuple[str, str]]) -> None:
-    """Copy everything of a node, its own documents last; where documents come first, all of them, from the node down.
+@dataclass(frozen=True, slots=True)
+class _Move:
+    """The move of a node.
 
-    ``documents`` are the keys of its own documents, and ``prefixes`` those of all below it, each with the new one.
+    Attributes
+    ----------
+    store, source, dest
+        Store, and the paths.
+    location
+        The destination, where there is nothing.
+    documents
+        Keys of all documents that the node can have, each with the new one.
+    present
+        Those that it has; none if it is an implicit group.
+    prefixes
+        Prefixes of everything below it, each with the new one.
     """
-    first = documents_first(store)
-    if first:
-        for key, to in documents.items():
-            _copy(store, key, to)
-        for before, after in prefixes:
-            below = [key for key in store.list_prefix(before) if is_document(key) and key not in documents]
-            for key in sorted(below, key=lambda key: key.count("/")):
-                _copy(store, key, after + key[len(before) :])
-    for before, after in prefixes:
-        for key in store.list_prefix(before):
-            if key not in documents and not (first and is_document(key)):
-                _copy(store, key, after + key[len(before) :])
-    if not first:
-        for key, to in documents.items():
-            _copy(store, key, to)
 
+    store: Store
+    source: str
+    dest: str
+    zarr_format: ZarrFormat
+    location: Location
+    documents: Mapping[str, str]
+    present: Collection[str]
+    prefixes: Sequence[tuple[str, str]]
 
-def _copy(store: Store, key: str, to: str) -> None:
-    value: Any = store.get(key)
-    if value is not None:
-        store.set(to, value)
+    @classmethod
+    def planned(cls, store: Store, source: str, dest: str, zarr_format: ZarrFormat) -> _Move:
+        """Look at both places; raise if there is no node at one, or something at the other."""
+        reader = reader_of(store)
+        present = reader.fetch(keys_and_prefixes(source, None)[0])
+        if not present and not reader.exists(source, None):
+            raise NodeNotFoundError(f"'/{source}' no longer exists in {store!r}; nothing was moved")
+        location = inspect_location(store, dest, zarr_format)
+        check_name(dest, location, zarr_format)
+        layout = location.layout
+        source_keys, source_prefixes = keys_and_prefixes(source, layout)
+        dest_keys, dest_prefixes = keys_and_prefixes(dest, layout)
+        if layout is not None:
+            present = reader.fetch(source_keys)
+        documents = dict(zip(source_keys, dest_keys, strict=True))
+        prefixes = list(zip(source_prefixes, dest_prefixes, strict=True))
+        made = cls(store, source, dest, zarr_format, location, documents, tuple(present), prefixes)
+        made._check_free(location)
+        return made
+
+    @property
+    def layout(self) -> Layout | None:
+        """Layout of the 2022 draft hierarchy that both places are in, if any."""
+        return self.location.layout
+
+    def _check_free(self, location: Location) -> None:
+        """Refuse a destination where something is."""
+        if location.occupied:
+            raise ArgumentError(
+                f"there is {_description(location.found)} at '/{self.dest}' in {self.store!r} already; delete it first "
+                "(del group[...]), or move to another path. If a move that was cut off has left both nodes, look which "
+                "one is complete before that"
+            )
+        for _, prefix in self.prefixes:
+            for key in islice(self.store.list_prefix(prefix), 1):
+                now = inspect_location(self.store, self.dest, self.zarr_format)
+                if now.occupied and not location.occupied:
+                    # Another process has just created it.
+                    self._check_free(now)
+                raise ArgumentError(
+                    f"there is no node at '/{self.dest}' in {self.store!r}, but {key!r} would become part of it, which "
+                    "a move that was cut off may have left; erase such keys with "
+                    f"group.store.erase_prefix({prefix!r}), or move to another path"
+                )
+
+    def _taken(self) -> ArgumentError:
+        """Return the error for a destination that another process has taken since it was looked at."""
+        try:
+            self._check_free(inspect_location(self.store, self.dest, self.zarr_format))
+        except ArgumentError as error:
+            return error
+        return ArgumentError(
+            f"something was stored at '/{self.dest}' in {self.store!r} meanwhile, and erased again; try again"
+        )
+
+    @property
+    def _is_one_folder(self) -> bool:
+        """Whether all of the node has keys below its path."""
+        return self.layout is None and self.location.old_layout is None
+
+    def rename(self) -> bool:
+        """Move all in one step, if the store can do that; return whether it was done."""
+        if not self._is_one_folder or not isinstance(self.store, LocalStore):
+            return False
+        ((source, dest),) = self.prefixes
+        if self.store.rename_prefix(source, dest):
+            return True
+        # Another process may have moved the one or made the other.
+        self.planned(self.store, self.source, self.dest, self.zarr_format)
+        return False
+
+    def copy(self) -> None:
+        """Copy all, in local directories aside; if that fails, erase what was copied."""
+        stage = None
+        if self._is_one_folder and isinstance(self.store, StagingStore):
+            stage = self.store.stage(self.prefixes[0][1], replace=False)
+        is_taken = False
+        try:
+            is_taken = not self._copy_to(self.store if stage is None else stage.store)
+            if stage is not None:
+                is_taken = not stage.put_in_place(replace=False)
+            if is_taken:
+                raise self._taken()
+        except BaseException as error:
+            if stage is not None:
+                left = stage.discard()
+                if left is not None:
+                    error.add_note(f"({left})")
+            elif not is_taken:
+                # The destination was empty. Partial copies would block the next attempt, after an interrupt, too.
+                with contextlib.suppress(StoreError):
+                    erase_node(self.store, self.dest, self.layout)
+            raise
+        if stage is not None:
+            stage.discard()
+
+    def _copy_to(self, target: Store) -> bool:
+        """Copy everything, its own documents last; where documents come first, all of them, from the node down.
+
+        Returns
+        -------
+        Whether the documents were written; if not, another process has created a node there meanwhile.
+        """
+        first = documents_first(target)
+        if first:
+            if not self._copy_documents(target):
+                return False
+            for before, after in self.prefixes:
+                below = set(filter(is_document, self.store.list_prefix(before))) - self.documents.keys()
+                for key in sorted(below, key=lambda key: key.count("/")):
+                    target.set(after + key[len(before) :], self._document(key))
+        for before, after in self.prefixes:
+            for key in self.store.list_prefix(before):
+                if key in self.documents or (first and is_document(key)):
+                    continue
+                value: Any = self._document(key) if is_document(key) else self.store.get(key)
+                if value is not None:
+                    target.set(after + key[len(before) :], value)
+        return first or self._copy_documents(target)
+
+    def _copy_documents(self, target: Store) -> bool:
+        """Copy the node's own documents, unless there are some; return whether it was done."""
+        own = {to: self._document(key) for key, to in self.documents.items() if key in self.present}
+        return all(_create(target, {to: value}) for to, value in own.items())
+
+    def _document(self, key: str) -> Any:
+        """Return a document of the source."""
+        value = self.store.get(key)
+        if value is None:
+            raise NodeNotFoundError(
+                f"{key!r} of '/{self.source}' in {self.store!r} was erased or moved by another process; nothing was "
+                f"moved to '/{self.dest}'"
+            )
+        return value

@@ -31,12 +31,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from .claims import hold_claim
 from .descriptors import close_all, open_into
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 TEMPORARY = ".gzarr-temporary-"
+# Files of :mod:`gzarr.stores.claims`.
+_CLAIM = f"{TEMPORARY}claim-"
 LOCKS = ".gzarr-locks"
 
 DIRECTORY = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_DIRECTORY", 0)
@@ -137,6 +140,10 @@ def clean_once(directory: int | None, base: str, path: str, now_ns: int) -> None
 
 def _remove_abandoned(entry: os.DirEntry[str], directory: int | None, path: str, now_ns: int) -> None:
     with contextlib.suppress(OSError):
+        if entry.name.startswith(_CLAIM):
+            # One that nobody holds is removed when it is given up.
+            with hold_claim(entry.path, directory):
+                return
         if not _is_abandoned(entry, directory, now_ns):
             return
         if entry.is_dir(follow_symlinks=False):
@@ -259,6 +266,11 @@ def _link(directory: int | None, temporary: str, target: str) -> bool:
 def temporary_name() -> str:
     """Return a unique name for a temporary file."""
     return temporary_prefix() + secrets.token_hex(8)
+
+
+def claim_name(name: str) -> str:
+    """Return the name of the file that claims a name in the same directory."""
+    return _CLAIM + hashlib.sha256(os.fsencode(name)).hexdigest()[:32]
 
 
 def write_all(fd: int, parts: list[memoryview]) -> None:

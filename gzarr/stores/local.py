@@ -543,6 +543,48 @@ class LocalStore:
             self._fail("erase", prefix, exc)
         self._drop_empty(segments[:-1])
 
+    def rename_prefix(self, prefix: str, to: str) -> bool:
+        """Give all keys that start with ``prefix`` another prefix in one step; return whether that was done.
+
+        Nothing is changed if there is something at the other prefix, or no directory at this one; if symbolic links are
+        in it, which may lead elsewhere from another place; if the directory above hands another group down to what is
+        made in it; if the system refuses; or in a subclass, which may do more in ``set``. Of several concurrent calls,
+        in threads and processes, one gets the prefix.
+
+        Raises
+        ------
+        ReadOnlyError
+            If the store is read-only.
+        StoreError
+            If the new names, which are in place, cannot be flushed to the disk (``durable=True``).
+        """
+        self._check_writable()
+        old, new = names_of_prefix(prefix), names_of_prefix(to)
+        self._check_name(old, prefix)
+        self._check_name(new, to)
+        if type(self) is not LocalStore or not old or not new:
+            return False
+        is_done = False
+        try:
+            with self._tree.at(old) as (directory, base), self._tree.at(new) as (other, below):
+                source = self._tree.path(old)
+                if not is_directory(directory, base + old[-1]) or _has_links(source):
+                    return False
+                if _gets_another_group(source, self._tree.path(new[:-1])):
+                    return False
+                # Of a directory, this replaces nothing but an empty one: no link, and no node.
+                os.rename(base + old[-1], below + new[-1], src_dir_fd=directory, dst_dir_fd=other)
+                is_done = True
+                if self.durable:
+                    sync_directory(other, below)
+                    sync_directory(directory, base)
+        except OSError as exc:
+            if is_done:
+                self._fail("flush the new name of", prefix, exc)
+            return False
+        self._drop_empty(old[:-1])
+        return True
+
     def check_erasable(self, prefix: str) -> None:
         """Refuse to erase what starts with ``prefix`` where the system would keep a part of it; nothing is changed.
 
@@ -686,6 +728,25 @@ class LocalStore:
             with self._tree.at(segments) as (now, _):
                 if not all(lock.is_in_place(now) for lock in asked):
                     raise FileNotFoundError(errno.ENOENT, "the lock was erased while waiting for it")
+
+
+def _has_links(directory: str) -> bool:
+    """Return whether there is a symbolic link below a directory."""
+    left = [directory]
+    while left:
+        with os.scandir(left.pop()) as entries:
+            for entry in entries:
+                if entry.is_symlink():
+                    return True
+                if entry.is_dir(follow_symlinks=False):
+                    left.append(entry.path)
+    return False
+
+
+def _gets_another_group(directory: str, above: str) -> bool:
+    """Return whether what is made in ``above`` gets its group, and ``directory`` has another one."""
+    status = os.stat(above)  # noqa: PTH116
+    return bool(status.st_mode & stat.S_ISGID) and os.stat(directory).st_gid != status.st_gid  # noqa: PTH116
 
 
 def _is_empty(directory: str) -> bool:

@@ -2,7 +2,10 @@
 
 Stored values share a few hundred locks. A thread that takes several takes them in order, which rules out deadlocks; a
 thread that changes the metadata of a node takes that lock before the locks of its chunks. Other processes are excluded
-by :func:`between_processes` only; see :meth:`gzarr.Array.write`.
+by :func:`between_processes` only, see :meth:`gzarr.Array.write`, and by :func:`claim` from making the same node.
+
+Nodes are held by their paths, with all below them if these may be erased or moved: nobody erases a group while a node
+below it is made. A thread gets all of the nodes that it asks for at once, so that none waits for another that waits.
 
 A lock is found by the real path of a file, which is looked up whenever it is asked for: links are switched and
 directories renamed while a program runs. (Not by the number of its directory: that may only be made in this turn.)
@@ -16,10 +19,13 @@ import os
 import stat
 import threading
 import zlib
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import ArgumentError, StoreError
-from .base import DirectoryStore, LocalFiles, LockingStore
+from .atomic_files import claim_name, make_directories, remove_empty
+from .base import DirectoryStore, LocalFiles, LockingStore, WritableStore
+from .claims import hold_claim
 from .descriptors import close_all
 from .local_paths import file_name
 
@@ -27,15 +33,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 _COUNT: Final = 256
+# Times that others may erase an empty directory in which a node is to be claimed.
+_MOST_ATTEMPTS: Final = 20
 _ABSENT: Final = (errno.ENOENT, errno.ENOTDIR)
 # Opens a directory for its path only; 0 where the system has no such thing.
 _PATH_ONLY: Final = getattr(os, "O_PATH", 0)
 _locks: list[Any] = []
 # Of documents: who holds one may ask for locks of chunks, of threads and of processes, and not the other way round.
 _document_locks: list[Any] = []
-_node_locks: list[Any] = []
-# Per lock, the threads that hold it, once per acquisition.
-_node_holders: list[list[int]] = []
+# What threads hold of nodes. It only gets longer under its lock; who gives a hold up needs no lock, and always can.
+_node_holders: list[_Hold] = []
+_adding: list[Any] = []
 # Changes that the thread has begun.
 _own = threading.local()
 
@@ -44,8 +52,8 @@ def _renew() -> None:
     # A forked child lacks the threads that held some of them, and would wait for ever.
     _locks[:] = [threading.RLock() for _ in range(_COUNT)]
     _document_locks[:] = [threading.RLock() for _ in range(_COUNT)]
-    _node_locks[:] = [threading.RLock() for _ in range(_COUNT)]
-    _node_holders[:] = [[] for _ in range(_COUNT)]
+    _adding[:] = [threading.RLock()]
+    _node_holders[:] = []
 
 
 _renew()
@@ -106,33 +114,125 @@ def _release(asked: list[Any]) -> None:
 
 
 @contextlib.contextmanager
-def hold_node(store: Any, *paths: str) -> Iterator[None]:
+def hold_node(store: Any, *paths: str, below: bool = True) -> Iterator[None]:
     """Keep other threads of this process from changing the metadata of some nodes, or the shapes of arrays.
+
+    No other thread erases, overwrites or moves a group above them, either.
 
     Parameters
     ----------
     store, paths
         Store and paths of the nodes. The thread must not hold a lock of a stored value or of another node.
+    below
+        Whether the nodes are held with all below them, as they have to be if they may be erased or moved.
     """
-    root = _root(store)
-    numbers = sorted({_number(root, f"{path}/") for path in paths})
-    locks, holders = list(_node_locks), list(_node_holders)
-    thread = threading.get_ident()
-    asked: list[Any] = []
+    mine = _Hold(store, paths, below=below)
     try:
-        for i in numbers:
-            # As above.
-            asked.append(locks[i])
-            locks[i].acquire()
-            holders[i].append(thread)
+        while (other := _hold_or_find(mine)) is not None:
+            other.wait()
         yield
     finally:
         try:
-            _give_up(asked, numbers, holders, thread)
+            mine.give_up()
         except BaseException:
             # As above.
-            _give_up(asked, numbers, holders, thread)
+            mine.give_up()
             raise
+
+
+class _Hold:
+    """Some nodes of a store that a thread holds, or is about to."""
+
+    def __init__(self, store: Any, paths: Iterable[str], *, below: bool) -> None:
+        root, known = _root(store), dict[bytes, bytes]()
+        self._store, self._in_files, self._below = store, root is not None, below
+        self._places = [_place(root, path, known) for path in paths]
+        self._thread = threading.get_ident()
+        # One for each thread that waits for the end of this, which releases it.
+        self._waiting: list[Any] = []
+
+    def excludes(self, other: _Hold) -> bool:
+        """Return whether two threads cannot have both."""
+        if self._thread == other._thread or self._in_files != other._in_files:
+            return False
+        nested = False
+        for one in self._places:
+            for two in other._places:
+                if one == two:
+                    # Of most other stores it is not sure that they differ.
+                    return self._in_files or not _are_two(self._store, other._store)
+                nested = nested or (self._below and _is_below(two, one)) or (other._below and _is_below(one, two))
+        return nested and (self._in_files or _are_one(self._store, other._store))
+
+    def wait(self) -> None:
+        """Wait until it is given up."""
+        waiter = threading.Lock()
+        waiter.acquire()
+        self._waiting.append(waiter)
+        # Looked at afterwards: who gives it up removes it first.
+        if self in _node_holders:
+            waiter.acquire()
+
+    def give_up(self) -> None:
+        """Let other threads have the nodes; this may be done again after an interrupt."""
+        with contextlib.suppress(ValueError):
+            _node_holders.remove(self)
+        _release(self._waiting)
+
+
+def _hold_or_find(mine: _Hold) -> _Hold | None:
+    """Hold nodes and return None, or return what another thread holds of them, or below or above them."""
+    lock, asked = _adding[0], list[Any]()
+    try:
+        # As above.
+        asked.append(lock)
+        lock.acquire()
+        # A copy: others give up theirs meanwhile.
+        for other in _node_holders.copy():
+            if mine.excludes(other):
+                return other
+        _node_holders.append(mine)
+        return None
+    finally:
+        try:
+            _release(asked)
+        except BaseException:
+            # As above.
+            _release(asked)
+            raise
+
+
+def _place(root: bytes | None, path: str, known: dict[bytes, bytes]) -> bytes:
+    """Return the place of a node. It ends with a slash, so that those below begin with it."""
+    place = path.encode("utf-8", "surrogatepass") if root is None else _real_folder(root, path, known)
+    return place.rstrip(b"/") + b"/"
+
+
+def _is_below(place: bytes, group: bytes) -> bool:
+    return group == b"/" or place.startswith(group)
+
+
+def _are_one(one: Any, other: Any) -> bool:
+    """Return whether two stores without a directory are known to have the same values, or caches of them."""
+    from .same_values import have_same_values
+
+    return have_same_values(_innermost(one), _innermost(other))
+
+
+def _are_two(one: Any, other: Any) -> bool:
+    """Return whether two stores are dictionaries of their own, which a program may make while it fills another one."""
+    from .memory import MemoryStore
+
+    stores = _innermost(one), _innermost(other)
+    if not all(type(store) is MemoryStore and type(store.mapping) is dict for store in stores):
+        return False
+    return stores[0].mapping is not stores[1].mapping
+
+
+def _innermost(store: Any) -> Any:
+    while isinstance(inner := getattr(store, "store", None), WritableStore):
+        store = inner
+    return store
 
 
 @contextlib.contextmanager
@@ -171,17 +271,64 @@ def begin(store: Any, path: str, change: str) -> Iterator[None]:
         begun.discard(this)
 
 
-def _give_up(asked: list[Any], numbers: Iterable[int], holders: list[list[int]], thread: int) -> None:
-    for i in numbers:
-        with contextlib.suppress(ValueError):
-            holders[i].remove(thread)
-    _release(asked)
+@contextlib.contextmanager
+def claim(store: Any, path: str) -> Iterator[None]:
+    """Keep other processes from making a node that this one makes, if they claim it, too.
+
+    Nothing is claimed where a store's values are no files, or no file can be made beside those of the node. A thread
+    that shares the node with others holds it (:func:`hold_node`), so that they wait.
+
+    Parameters
+    ----------
+    store, path
+        Store and path of the node.
+
+    Raises
+    ------
+    ArgumentError
+        If somebody else has claimed it.
+    """
+    with contextlib.ExitStack() as held:
+        if not _take_claim(store, path, held):
+            raise ArgumentError(
+                f"another writer is creating '/{path}' in {store!r} at the same time; try again when that has ended"
+            )
+        yield
+
+
+def _take_claim(store: Any, path: str, held: contextlib.ExitStack) -> bool:
+    """Claim a node until a stack is closed, or return False if somebody else has."""
+    root, inner = _root(store), _innermost(store)
+    # Links that are refused could lead to the file.
+    if root is None or (isinstance(inner, LocalFiles) and inner.file_root() is None):
+        return True
+    place = Path(os.fsdecode(_real_folder(root, path, {})))
+    # The directories stay, so what is promised for new ones holds for them.
+    durable = getattr(inner, "durable", False)
+    for _ in range(_MOST_ATTEMPTS):
+        try:
+            held.callback(remove_empty, make_directories(str(place.parent), durable=durable))
+            return held.enter_context(hold_claim(str(place.parent / claim_name(place.name))))
+        except FileNotFoundError:
+            # Others have just erased an empty directory.
+            continue
+        except OSError:
+            break
+    return True
+
+
+def is_within(store: Any, path: str, group: str) -> bool:
+    """Return whether a node is a group or below it, also if links lead there."""
+    root, known = _root(store), dict[bytes, bytes]()
+    return _is_below(_place(root, path, known), _place(root, group, known))
 
 
 def node_is_held(store: Any, path: str) -> bool:
-    """Return whether another thread currently holds a node, or one that shares its lock."""
-    thread = threading.get_ident()
-    return any(holder != thread for holder in list(_node_holders[_number(_root(store), f"{path}/")]))
+    """Return whether another thread currently holds a node, or a group above it with all below."""
+    if not _node_holders:
+        return False
+    mine = _Hold(store, [path], below=False)
+    return any(mine.excludes(other) for other in _node_holders.copy())
 
 
 def between_processes(store: Any, keys: Iterable[str], below: str = "") -> contextlib.AbstractContextManager[None]:
@@ -215,11 +362,6 @@ def _root(store: Any) -> bytes | None:
     if isinstance(store, DirectoryStore):
         return store.directory()
     return store.file_root() if isinstance(store, LocalFiles) else None
-
-
-def _number(root: bytes | None, key: str) -> int:
-    (number,) = _numbers(root, [key])
-    return number
 
 
 def _numbers(root: bytes | None, keys: Iterable[str]) -> set[int]:

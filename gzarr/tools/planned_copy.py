@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -23,13 +24,13 @@ from ..nodes.create import erase_strays, inspect_below, inspect_location, stray_
 from ..progress import watch
 from ..stores.base import flushing, is_listable
 from ..stores.keys import join_path
-from ..stores.locks import hold_node
+from ..stores.locks import claim, hold_node
 from .consolidate import consolidate
 from .other_values import present_value
 from .processes import as_executor, check_shared
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
 
     from ..metadata.model import NodeMetadata, ZarrFormat
     from ..nodes.create import Location
@@ -108,7 +109,7 @@ class Copy:
         self._store, self._path, self._location = target.store, target.path, target.location
         self._erase = False
         self._strays: list[ArrayCopy] = []
-        self._resume = False
+        self._resume = self._overwrite = False
         self._made: set[str] = set()
         self.groups: dict[str, GroupMetadata] = {}
         self.arrays: list[ArrayCopy] = []
@@ -155,7 +156,7 @@ class Copy:
             If the destination is occupied. The message names the node.
         """
         where = f"'/{self._path}' in {self._store!r}"
-        self._resume = resume
+        self._resume, self._overwrite = resume, overwrite
         if resume:
             self._check_same()
             self._check_no_others()
@@ -218,8 +219,17 @@ class Copy:
         if present is None or (self._resume and isinstance(present, GroupMetadata) and present.implicit):
             return
         if not self._resume or not isinstance(present, ArrayMetadata) or not array.is_described_by(present):
-            raise _other(array.path, self._store)
+            raise self._taken(array.path)
         array.has_documents = True
+
+    def _taken(self, path: str) -> ArgumentError:
+        """Return the error for a node that is in the way; of what was to be overwritten, all is erased by now."""
+        if not self._overwrite:
+            return _other(path, self._store)
+        return ArgumentError(
+            f"there is a node at '/{path}' in {self._store!r} already, which another writer was creating at the same "
+            "time; try again"
+        )
 
     def _check_no_others(self) -> None:
         """Refuse to resume the copy of a group that has nodes the source lacks."""
@@ -261,7 +271,7 @@ class Copy:
         if self.others is not None:
             check_shared(self.others.source, "the source")
 
-    def steps(self, client: Any = None) -> Iterator[int]:
+    def steps(self, client: Any = None) -> Generator[int, None, None]:
         """Copy; yield the number of finished steps after each part. Iterate in one thread: it holds locks.
 
         ``client`` is as for :func:`gzarr.copy`.
@@ -274,6 +284,14 @@ class Copy:
             yield from self._steps(executor)
 
     def _steps(self, executor: Any) -> Iterator[int]:
+        with contextlib.ExitStack() as held:
+            if not self.groups:
+                # Other threads wait, and other processes are refused: they would wait for long.
+                held.enter_context(hold_node(self._store, self._path))
+            held.enter_context(claim(self._store, self._path))
+            yield from self._claimed_steps(executor)
+
+    def _claimed_steps(self, executor: Any) -> Iterator[int]:
         if self._erase:
             delete_node(self._store, self._path)
             self._location = inspect_location(self._store, self._path, self._format)
@@ -296,17 +314,18 @@ class Copy:
 
     def run(self, client: Any = None, *, progress: bool = True) -> None:
         """Run the whole copy; ``client`` and ``progress`` are as for :func:`gzarr.copy`."""
-        steps = self.steps(client)
-        watched = watch(steps, "copying", self.total, count=int, nbytes=self.nbytes) if progress else steps
-        for _ in watched:
-            pass
+        # Closed if the bar is interrupted: a traceback that is kept would keep the place claimed.
+        with contextlib.closing(self.steps(client)) as steps:
+            watched = watch(steps, "copying", self.total, count=int, nbytes=self.nbytes) if progress else steps
+            for _ in watched:
+                pass
 
     @property
     def _format(self) -> ZarrFormat:
         return next(iter(self.groups.values())).zarr_format if self.groups else self.arrays[0].metadata.zarr_format
 
     def _make_group(self, path: str, metadata: GroupMetadata, *, may_exist: bool) -> None:
-        with hold_node(self._store, path), hold_documents(self._store, path):
+        with hold_node(self._store, path, below=False), hold_documents(self._store, path):
             # What this copy has just made need not be looked at again for each group in it.
             inspect = inspect_below if path.rpartition("/")[0] in self._made else inspect_location
             if self._resume and inspect is inspect_location:
@@ -318,7 +337,7 @@ class Copy:
             if location.occupied and not (isinstance(location.found, GroupMetadata) and location.found.implicit):
                 if may_exist and isinstance(location.found, GroupMetadata):
                     return
-                raise _other(path, self._store)
+                raise self._taken(path)
             # Keys without a document are the beginning of this copy.
             write_new_group(self._store, path, metadata, replace(location, occupied=False), overwrite=False)
             self._made.add(path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import tracemalloc
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -161,3 +162,16 @@ def test_absent_texts_of_version_2(dtype: Any, codec: str, empty: Any) -> None:
     assert all(type(item) is dtype for item in found)
     a.resize(6)
     assert a[...].tolist()[1:] == [empty] * 5
+
+
+def test_a_long_axis_costs_nothing() -> None:
+    rows = 2_000_000
+    a = gzarr.create_array({}, shape=(rows, 3), chunks=(1, 3), dtype="u1")
+    tracemalloc.start()
+    try:
+        a.resize((rows + 1, 3))
+        a.resize((rows, 3))
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert most < 1_000_000

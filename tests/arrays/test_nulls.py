@@ -19,30 +19,8 @@ pd = pytest.importorskip("pandas")
 BIG = 2**53 + 1
 
 
-class Polars:
-    """What gzarr asks of a Series of polars, which tests do without."""
-
-    def __init__(self, items: list[Any], dtype: str) -> None:
-        self.items = items
-        self.dtype = f"polars.{dtype}"
-        self.shape = (len(items),)
-        self._numpy = dtype
-
-    def null_count(self) -> int:
-        return self.items.count(None)
-
-    def is_null(self) -> np.ndarray[Any, Any]:
-        return np.array([item is None for item in self.items])
-
-    def drop_nulls(self) -> Polars:
-        return Polars([item for item in self.items if item is not None], self._numpy)
-
-    def fill_null(self, value: Any) -> Polars:
-        return Polars([value if item is None else item for item in self.items], self._numpy)
-
-    def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray[Any, Any]:
-        # It makes NaN of nulls, as polars does.
-        return np.array(self.items, self._numpy if None not in self.items else float if dtype is None else dtype)
+def in_polars(items: list[Any]) -> Any:
+    return pytest.importorskip("polars").Series(items)
 
 
 def arrow(items: list[Any], dtype: Any = None) -> Any:
@@ -66,7 +44,7 @@ INTEGERS: dict[str, Callable[[list[Any]], Any]] = {
     "pandas in pyarrow": in_arrow,
     "pyarrow": arrow,
     "chunks of pyarrow": arrow_chunks,
-    "polars": lambda items: Polars(items, "i8"),
+    "polars": in_polars,
 }
 
 

@@ -165,12 +165,13 @@ def test_what_nobody_has_written_can_be_written_again(fill_value: Any) -> None:
     for codec, item in ((ROWS, [1]), (CATEGORIES, "a"), (MSGPACK, "a")):
         store: dict[str, bytes] = {}
         array = made(codec, store, shape=(4,), chunks=2, fill_value=fill_value)
-        before = sorted(store)
+        # Where nothing says what absent chunks are, those that are written are stored.
+        empty = ["0", "1"] if fill_value is None else []
         array[...] = array[...]
-        assert sorted(store) == before
+        assert sorted(store) == [".zarray", *empty]
         array[0] = item
         array[...] = array[...]
-        assert sorted(store) == [*before, "0"]
+        assert sorted(store) == [".zarray", *(empty or ["0"])]
 
 
 def test_a_list_without_elements_as_fill_value() -> None:

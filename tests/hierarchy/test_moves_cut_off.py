@@ -53,8 +53,15 @@ def test_an_interrupted_move_leaves_nothing(fatal: str, error: type[BaseExceptio
     np.testing.assert_array_equal(gzarr.load(store, path="y"), DATA)
 
 
-def _killed_move(root: Path, fatal: str) -> gzarr.Group:
-    store = DyingStore(root, fatal, root.with_name("marker"))
+class Unstaged(DyingStore):
+    """A directory, of a class that may do more, in which nothing can be made aside."""
+
+    def stage(self, prefix: str, *, replace: bool) -> None:
+        return None
+
+
+def _killed_move(root: Path, fatal: str, kind: type[DyingStore] = Unstaged) -> gzarr.Group:
+    store = kind(root, fatal, root.with_name("marker"))
     assert in_child(lambda: gzarr.open_group(store, mode="r+", device="cpu").move("x", "y")) == -signal.SIGKILL
     return gzarr.open_group(root, mode="r+", device="cpu")
 
@@ -85,6 +92,15 @@ def test_what_a_killed_move_of_a_group_left_can_be_deleted_as_the_message_says(t
     del group["y"]
     group.move("x", "y")
     np.testing.assert_array_equal(group["y/b"][...], DATA)
+
+
+def test_a_killed_move_aside_leaves_nothing_in_the_way(tmp_path: Path) -> None:
+    root = tmp_path / "a.zarr"
+    gzarr.create_group(root).create_array("x", data=DATA, chunks=1)
+    group = _killed_move(root, "y/c/2", DyingStore)
+    assert list(group) == ["x"]
+    group.move("x", "y")
+    np.testing.assert_array_equal(group["y"][...], DATA)
 
 
 def test_a_refusal_says_what_is_at_the_destination() -> None:

@@ -72,6 +72,22 @@ def test_an_empty_directory_keeps_it(tmp_path: Path, other_group: int) -> None:
     assert group_and_mode(path) == (other_group, 0o2770)
 
 
+def test_what_is_moved_there_gets_the_group(tmp_path: Path, other_group: int) -> None:
+    group = gzarr.create_group(tmp_path / "x", device="cpu")
+    group.create_array("a", data=DATA)
+    group.create_group("shared")
+    shared = tmp_path / "x/shared"
+    os.chown(shared, -1, other_group)
+    shared.chmod(0o2775)
+    group.move("a", "shared/z")
+    assert group["shared/z"][...].tolist() == DATA.tolist()
+    assert all(entry.stat().st_gid == other_group for entry in [shared / "z", *(shared / "z").rglob("*")])
+    # Within it, nothing need be copied.
+    before = (shared / "z").stat().st_ino
+    group.move("shared/z", "shared/y")
+    assert (shared / "y").stat().st_ino == before
+
+
 @pytest.mark.parametrize("suffix", SUFFIXES)
 @pytest.mark.parametrize("rights", [(0o770, 0o700), (0o775, 0o755), (0o705, 0o700)], ids=["770", "775", "705"])
 def test_another_group_gets_no_more_rights(
