@@ -303,6 +303,12 @@ class Cells:
         counts = tuple(int(along[-1]) for along in self.bounds)
         return np.asarray(np.ravel_multi_index(tuple(self.coordinates(numbers)[0].T), counts), np.int64)
 
+    @cached_property
+    def nth(self) -> IntArray:
+        """How many equal samples come before each of the listed ones, int64 ``(n,)``."""
+        assert self.chosen is not None
+        return times_before(self.chosen)
+
     def groups(self, numbers: IntArray) -> IntArray:
         """Return the group of each cell."""
         if (length := self._length) is not None:
@@ -328,6 +334,15 @@ class Cells:
             rest, nth = np.divmod(rest, end[:, d] - begin[:, d])
             result[:, d] = begin[:, d] + nth
         return result, begin, end
+
+
+def times_before(numbers: IntArray) -> IntArray:
+    """Return how often each number comes before its place, int64 ``(n,)``."""
+    order = np.argsort(numbers, kind="stable")
+    ascending = numbers[order]
+    result = np.empty(len(numbers), np.int64)
+    result[order] = np.arange(len(numbers)) - np.searchsorted(ascending, ascending)
+    return result
 
 
 def box_numbers(counts: tuple[int, ...], lengths: tuple[int, ...], cells: IntArray) -> IntArray:

@@ -15,6 +15,7 @@ from ..distinct import distinct
 from ..documents.json import quote
 from ..errors import ArgumentError, SelectionError
 from .arguments import integer
+from .cells import times_before
 from .inputs import levels_of
 from .memory import memory_of
 from .permutation import mix
@@ -65,14 +66,17 @@ class Dataset:
 
     def __init__(self, arrays: Input | Mapping[str, Input], sampler: Sampler | None = None, *, seed: int = 0) -> None:
         sampler = sampler_of(sampler)
-        volumes, (spacings,) = levels_of([arrays], sampler.spacing)
+        volumes, (axes,) = levels_of([arrays], sampler.spacing)
         # They keep the shapes that they have now, and so do the samples.
         (self._arrays,) = as_they_are(volumes)
         if not self._arrays:
             raise ArgumentError("a dataset needs at least one array")
         if sampler.static:
             raise ArgumentError("static= is for batches: samples by number are put together by others")
-        geometries = {n: Geometry(a.shape, a.chunks, a.dtype, spacings[n]) for n, a in self._arrays.items()}
+        geometries = {
+            n: Geometry(a.shape, a.chunks, a.dtype, axes[n].spacing, names=axes[n].names)
+            for n, a in self._arrays.items()
+        }
         self._stage = sampler.stage(0)
         own = sampler.at_stage(self._stage)
         # What other stages are made of is kept if there are any: copies in other processes have no use for it else.
@@ -177,7 +181,7 @@ class Dataset:
         """Return the origins of samples, int64 ``(n, columns)``."""
         samples, seed = self._samples, self._seed
         is_random = samples.jitter is not None or samples.posed
-        draws = _times_before(wanted) if is_random else np.zeros(len(wanted), np.int64)
+        draws = times_before(wanted) if is_random else np.zeros(len(wanted), np.int64)
         if is_random and self._epoch is None:
             if self._asked is None:
                 self._asked = np.zeros(len(self), np.uint32)
@@ -200,15 +204,6 @@ class Dataset:
     def __iter__(self) -> Iterator[dict[str, Any]]:
         """Read all samples, one by one."""
         return (self[i] for i in range(len(self)))
-
-
-def _times_before(numbers: IntArray) -> IntArray:
-    """Return how often each number comes before its place, int64 ``(n,)``."""
-    order = np.argsort(numbers, kind="stable")
-    ascending = numbers[order]
-    result = np.empty(len(numbers), np.int64)
-    result[order] = np.arange(len(numbers)) - np.searchsorted(ascending, ascending)
-    return result
 
 
 def _sample(batch: dict[str, Any], i: int) -> dict[str, Any]:

@@ -144,6 +144,8 @@ class Fingerprint:
             for samples in each
         ):
             parts.append("flips within groups")
+        if any(samples.posed for samples in each):
+            parts.append("poses of samples, whatever their order")
         lengths = [volume.samples.lengths for volume in volumes.each]
         shuffling: list[Any] = [ORDER_VERSION, order.shuffle, order.block_bytes, order.streams, lengths]
         if order.shuffle == "blocks" and any(samples.may_repeat for samples in each):

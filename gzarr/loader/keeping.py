@@ -359,7 +359,7 @@ def _cost_of_all(epoch: Drawn, reads: Reads, total: int) -> float:
     origins, needed = epoch.origins(numbers), 0
     for volume, places, _ in epoch.cells.parts(numbers):
         for source in epoch.samples.each[volume].sources:
-            needed += source.uses(origins[places]) * source.chunk_nbytes
+            needed += source.grid_uses(origins[places]) * source.chunk_nbytes
     growing = _growing(0, count, batch, reads.turns)
     longest, last = divmod(count - growing[-1], reads.turns)
     lengths = np.append(np.diff(growing), [last, reads.turns])

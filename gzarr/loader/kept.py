@@ -12,6 +12,7 @@ from ..engines.cpu.batch import Gathering, Pieces, available
 from ..engines.kernels import address
 from ..engines.stack import Stack
 from ..plan.planner import plan_windows, some_chunks
+from ..sparse.view import DenseView
 from .keeping import numbers_of
 from .reading import Target
 
@@ -59,7 +60,7 @@ class Wanted:
         rows: IntArray | None,
     ) -> None:
         self.source: Source = source
-        self._memory = memory
+        self._memory, self._origins = memory, origins
         self._target = target = Target(source, origins, outputs, memory, rows)
         self._plan = plan_windows(target.inside, source.read_shape, (1,) * source.array.ndim, source.grid)
         self.numbers: IntArray = numbers_of(self._plan, source, first)
@@ -70,6 +71,9 @@ class Wanted:
     @property
     def uses(self) -> int:
         """Chunks that samples need, counted for each sample."""
+        # Chunks of views of matrices are none of these: their rows have elements in chunks of two arrays.
+        if isinstance(self.source.array, DenseView):
+            return self.source.uses(self._origins)
         return int(self._plan.piece_offsets[-1])
 
     def decode(self, rows: IntArray) -> None:

@@ -198,7 +198,7 @@ class Loader:
         dense: bool = True,
     ) -> None:
         sampler = sampler_of(sampler)
-        volumes, self._spacings = levels_of(arrays, sampler.spacing)
+        volumes, self._axes = levels_of(arrays, sampler.spacing)
         # From here on, the arrays are what they are now, whatever becomes of the user's.
         volumes = as_they_are(with_one_list(volumes))
         batch_size, world_size = integer("batch_size", batch_size, 1), integer("world_size", world_size, 1)
@@ -603,10 +603,13 @@ class Loader:
     def _bind(self, stage: int, block_bytes: int) -> Volumes:
         """Return the samples of a stage, in groups that fit a block."""
         bound, (stack, flip) = [], self._form
-        each = zip(self._arrays, self._spacings, self._samplers, self._shares, strict=True)
-        for i, (arrays, spacings, sampler, share) in enumerate(each):
+        each = zip(self._arrays, self._axes, self._samplers, self._shares, strict=True)
+        for i, (arrays, axes, sampler, share) in enumerate(each):
             light = light_arrays(arrays, block_bytes // _LIGHT_PARTS)
-            geometries = {n: Geometry(a.shape, a.chunks, a.dtype, spacings[n], n in light) for n, a in arrays.items()}
+            geometries = {
+                n: Geometry(a.shape, a.chunks, a.dtype, axes[n].spacing, n in light, axes[n].names)
+                for n, a in arrays.items()
+            }
             with in_volume(i, len(self._arrays), arrays):
                 # At least two groups to a block.
                 samples = sampler.at_stage(stage).bind(geometries, block_bytes // 2)

@@ -185,10 +185,12 @@ def checked_poses(k: int, rotate: Any, scale: Any, flip: Any, shear: Any, shift:
     """
     if k not in (2, 3):
         raise ArgumentError(f"patches are posed along 2 or 3 axes, not along {k}")
-    angles = _numbers(rotate)
-    if rotate is None or rotate is False:
+    # None and False are the same, and truth values of NumPy are those of Python.
+    rotate, scale, flip, shear, shift = (_plain(option) for option in (rotate, scale, flip, shear, shift))
+    if rotate is None:
         rotate = False
     elif rotate is not True:
+        angles = _numbers(rotate)
         if angles is None or len(angles) not in ({1} if k == 2 else {1, 3}) or not all(0 <= a <= 180 for a in angles):
             count = "one number" if k == 2 else "one number, or one for each axis"
             raise ArgumentError(f"rotate must be True or degrees from 0 to 180 ({count}), not {quote(rotate)}")
@@ -196,8 +198,7 @@ def checked_poses(k: int, rotate: Any, scale: Any, flip: Any, shear: Any, shift:
     factors = (1.0, 1.0) if scale is None else _numbers(scale)
     if factors is None or len(factors) != 2 or not 0 < factors[0] <= factors[1]:
         raise ArgumentError(f"scale must be the least and the largest factor, such as (0.8, 1.25), not {quote(scale)}")
-    flip = bool(flip) if isinstance(flip, np.bool_) else flip
-    axes = tuple(range(k)) if flip is True else () if flip is None or flip is False else flip
+    axes = tuple(range(k)) if flip is True else () if flip is None else flip
     listed = several(axes)
     given = [axes] if listed is None else listed
     axes = integers(given, 0, k - 1)
@@ -216,7 +217,20 @@ def checked_poses(k: int, rotate: Any, scale: Any, flip: Any, shear: Any, shift:
     return Poses(k, rotate, (factors[0], factors[1]), axes, most[0], moved)
 
 
+def is_given(option: Any) -> bool:
+    """Return whether an option of poses is something else than None and False."""
+    return _plain(option) is not None
+
+
+def _plain(option: Any) -> Any:
+    """Return an option of poses with a truth value of NumPy as one of Python; None for False."""
+    plain = bool(option) if isinstance(option, np.bool_) else option
+    return None if plain is False else plain
+
+
 def _numbers(value: Any) -> tuple[float, ...] | None:
-    """Return finite numbers of a number or several; None for something else."""
+    """Return finite numbers of a number or several; None for something else, as truth values are."""
+    if any(isinstance(item, (bool, np.bool_)) for item in several(value) or [value]):
+        return None
     found = real_numbers(value)
     return tuple(found.ravel().tolist()) if found is not None and found.size else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -28,6 +28,10 @@ if TYPE_CHECKING:
 
     FloatArray = npt.NDArray[np.float64]
     IntArray = npt.NDArray[np.int64]
+
+
+#: Bytes of elements in another dtype, of windows and of patches, that are made at a time: enough for all threads.
+_CONVERTED: Final = 1 << 24
 
 
 @dataclass(frozen=True)
@@ -159,25 +163,40 @@ def pose(
     order = (*others, *posing.axes)
     size = [array.shape[d] for d in posing.axes]
     jobs: dict[int, list[Posed]] = {}
-    made: list[Any] = []
+    made: list[tuple[Any, Any]] = []
+
+    def finish() -> None:
+        for how, posed in jobs.items():
+            way.resample(posed, how, mode)
+        for values, wanted in made:
+            way.store(wanted, values)
+        jobs.clear()
+        made.clear()
+
+    converted = 0
     for i, affine in enumerate(posing.maps(origins)):
         target = way.made(posing.order, given, targets[i])
-        made.append(target)
-        box, into = way.cast(windows[i], given).transpose(order), target.transpose(order)
+        window = way.cast(windows[i], given)
+        if target is not targets[i]:
+            made.append((target, targets[i]))
+            converted += target.nbytes
+        if window is not windows[i]:
+            converted += window.nbytes
+        box, into = window.transpose(order), target.transpose(order)
         low = inside[i, list(posing.axes)].tolist()
         how = 0 if affine.is_exact and target.dtype == given else posing.order
+        need = None
         if how == 3:
             # One after the other: coefficients take more memory than elements.
             need = Need.of(affine, into.shape[len(others) :], how, mode, size, copies=False)
-            if not need.is_constant:
-                taken = (slice(along.start - a, along.stop - a) for along, a in zip(need.selection, low, strict=True))
-                resample_box(way, need, box[(..., *taken)], fill, into)
-                continue
             how = 1
-        for at in np.ndindex(*into.shape[: len(others)]):
-            jobs.setdefault(how, []).append(Posed(box[at], low, size, affine, into[at], fill))
-    for how, posed in jobs.items():
-        way.resample(posed, how, mode)
-    for target, values in zip(targets, made, strict=True):
-        if values is not target:
-            way.store(target, values)
+        if need is not None and not need.is_constant:
+            taken = (slice(along.start - a, along.stop - a) for along, a in zip(need.selection, low, strict=True))
+            resample_box(way, need, box[(..., *taken)], fill, into)
+        else:
+            for at in np.ndindex(*into.shape[: len(others)]):
+                jobs.setdefault(how, []).append(Posed(box[at], low, size, affine, into[at], fill))
+        if converted >= _CONVERTED:
+            finish()
+            converted = 0
+    finish()

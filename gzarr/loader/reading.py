@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from ..arrays.array import Array
     from ..arrays.exporting import ExportedArray
     from ..metadata.chunk_grid import ChunkGrid
     from .memory import Memory
@@ -187,10 +188,15 @@ class Source:
         return np.clip(self.part.starts(origins), 0, np.array(self.array.shape) - np.array(self.read_shape))
 
     def uses(self, origins: IntArray) -> int:
-        """Return how many chunks windows need, counted for each window."""
-        if self.is_rows:
-            first, last = self._chunks_of_rows(origins)
-            return int((last - first + 1).sum())
+        """Return how many chunks windows need, counted for each window; of a matrix, of ``data`` and ``indices``."""
+        if not isinstance(self.array, DenseView):
+            return self.grid_uses(origins)
+        layout = self.array._snapshot.layout
+        ends = [self._chunks_of_rows(origins, array) for array in (layout.data, layout.indices)]
+        return sum(int((last - first + 1).sum()) for first, last in ends)
+
+    def grid_uses(self, origins: IntArray) -> int:
+        """Return how many chunks of :attr:`grid` windows need, counted for each window."""
         first, chunks = self.inside(origins), np.array(self.array.chunks)
         last = first + np.array(self.read_shape) - 1
         return int((last // chunks - first // chunks + 1).prod(axis=1).sum())
@@ -198,7 +204,7 @@ class Source:
     def touched(self, origins: IntArray) -> IntArray:
         """Return the numbers of the chunks that windows need, ascending; of rows of a matrix, those of ``data``."""
         if self.is_rows:
-            first, last = self._chunks_of_rows(origins)
+            first, last = self._chunks_of_rows(origins, self._view._snapshot.layout.data)
             every = np.repeat(first, last - first + 1)
             nth = np.arange(len(every)) - np.repeat(np.cumsum(last - first + 1) - (last - first + 1), last - first + 1)
             return distinct(every + nth)
@@ -214,12 +220,12 @@ class Source:
         itemsize = layout.data.dtype.itemsize + layout.indices.dtype.itemsize
         return math.prod(layout.data._planned_grid.chunk_shape) * itemsize
 
-    def _chunks_of_rows(self, origins: IntArray) -> tuple[IntArray, IntArray]:
-        """Return the first and the last chunk of ``data`` that rows with entries need."""
+    def _chunks_of_rows(self, origins: IntArray, entries: Array) -> tuple[IntArray, IntArray]:
+        """Return the first and the last chunk of ``data`` or ``indices`` that rows with entries need."""
         offsets, rows = self.row_offsets, self.inside(origins)[:, 0]
-        begins, ends = offsets[rows], offsets[rows + 1]
+        begins, ends = offsets[rows], offsets[rows + self.read_shape[0]]
         some = begins < ends
-        length = self._view._snapshot.data._planned_grid.chunk_shape[0]
+        length = entries._planned_grid.chunk_shape[0]
         return begins[some] // length, (ends[some] - 1) // length
 
     def overlaps(self, stride: Sequence[int]) -> bool:

@@ -11,7 +11,7 @@ import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, get_args
+from typing import TYPE_CHECKING, Any, Final, TypeVar, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -25,9 +25,10 @@ from ..windows.boundary import name_of_numpy
 from .arguments import as_array, common_length, fitting, integers, is_one_of, several
 from .cells import Footprint, group_lengths
 from .factors import ratios_of, whole_factors
-from .inputs import is_level
+from .inputs import is_level, misplaced, names_of
 from .masks import cells_of_mask
 from .posed_patches import PosedPatches, check_unposed
+from .poses import is_given
 from .samples import Geometry, Pad, Part, Samples
 from .weighing import balanced, checked_number, checked_weights, classes_of
 
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
     from .cells import IntArray
     from .posed_patches import Interpolations
     from .poses import Flip, Rotate
+
+T = TypeVar("T")
 
 #: Amplification that groups of rows, of runs of steps and of random patches must not exceed.
 ROWS_AMPLIFICATION = 1.01
@@ -243,9 +246,9 @@ class Patches(Sampler):
     shift
         Most elements (of the first array, not whole ones) that a patch is moved, one number or one for each axis.
     spacing
-        Distances of a patch's elements along its axes, in the units of OME images, which all arrays must be: images of
-        other voxel sizes look alike. Of each, the coarsest level is read whose elements are no further apart. None for
-        the elements of level 0.
+        Distances of a patch's elements along its axes, in the units of the first of the OME images, which all arrays
+        must be: images of other voxel sizes look alike. Of each, the coarsest level is read whose elements are no
+        further apart. None for the elements of level 0.
     interpolation
         ``"linear"``, ``"nearest"`` or ``"cubic"``, for posed patches; or a dict of these by the arrays' names: labels
         need ``"nearest"``. An array that is not named is linear. Cubic splines need 28 elements more around a patch.
@@ -302,7 +305,7 @@ class Patches(Sampler):
     def is_posed(self) -> bool:
         """Whether patches are posed."""
         options = (self.rotate, self.scale, self.flip, self.shear, self.shift, self.spacing)
-        return any(option is not None and option is not False for option in options)
+        return any(is_given(option) for option in options)
 
     def bind(self, arrays: Mapping[str, Geometry], most_bytes: int) -> Samples:
         """As for :class:`Sampler`."""
@@ -321,6 +324,12 @@ class Patches(Sampler):
             raise ArgumentError(f"pad must be one of {', '.join(get_args(Pad))} or None, not {quote(self.pad)}{hint}")
         placed = {name: self._axes(name, array, k) for name, array in arrays.items()}
         first = next(iter(arrays))
+        names = _along(arrays[first].names, placed[first])
+        for name, array in arrays.items():
+            _check_names(name, names, _along(array.names, placed[name]))
+        if is_image(self.where) or is_level(self.where):
+            masked = names_of(self.where)
+            _check_names("the mask where=", names, None if masked is None else masked[-k:])
         size = tuple(arrays[first].shape[axis] for axis in placed[first])
         inside = all(h == 0 for h in halo) or self.pad is not None
         if self.pad is None and any(w > n for w, n in zip(shape, size, strict=True)):
@@ -477,9 +486,20 @@ def _is_one_for_each(where: Any, k: int) -> bool:
     return isinstance(where, (list, tuple)) and len(where) > 0 and all(map(is_whole, where))
 
 
-def _along(spacing: tuple[float, ...] | None, axes: tuple[int, ...]) -> tuple[float, ...] | None:
-    """Return distances along some axes of an array; None if they are not known."""
-    return None if spacing is None else tuple(spacing[axis] for axis in axes)
+def _along(known: tuple[T, ...] | None, axes: tuple[int, ...]) -> tuple[T, ...] | None:
+    """Return what is known along some axes of an array, such as distances; None if it is not known."""
+    return None if known is None else tuple(known[axis] for axis in axes)
+
+
+def _check_names(what: str, first: tuple[str, ...] | None, other: tuple[str, ...] | None) -> None:
+    """Refuse an array whose axes have another order than those of the first one."""
+    if misplaced(first, other):
+        assert first is not None
+        assert other is not None
+        raise ArgumentError(
+            f"{what} has the axes {', '.join(other)} where the first image has {', '.join(first)}, and patches are of "
+            "axes in one order: write it again with its axes in the order of the first image"
+        )
 
 
 def _factors(

@@ -48,6 +48,8 @@ class Geometry:
         Distances of neighbouring elements, if they are known.
     is_light
         Whether its chunks cost little, however often they are needed: groups are not made for their sake.
+    names
+        Names of the axes, if they are known.
     """
 
     shape: tuple[int, ...]
@@ -55,6 +57,7 @@ class Geometry:
     dtype: np.dtype[Any]
     spacing: tuple[float, ...] | None = None
     is_light: bool = False
+    names: tuple[str, ...] | None = None
 
     @property
     def ndim(self) -> int:
@@ -340,7 +343,7 @@ class Samples:
         )
 
     def origins(
-        self, cells: Cells, numbers: IntArray, seed: int, epoch: int, drawn: IntArray | None = None
+        self, cells: Cells, numbers: IntArray, seed: int, epoch: int, first: tuple[int, int] = (0, 0)
     ) -> IntArray:
         """Return the origin of each sample, int64 ``(n, columns)``, in elements of the origin's array.
 
@@ -350,22 +353,26 @@ class Samples:
             Result and arguments of :meth:`cells`.
         numbers
             int64 ``(n,)``, numbers of the samples.
-        drawn
-            int64 ``(n,)``, by what places and poses are drawn: numbers that no sample of another volume has. None for
-            ``numbers``, where there is one volume.
+        first
+            Number and label of the first sample of the volume, where there are others: else samples of all volumes
+            would have the same places and poses.
         """
-        drawn = numbers if drawn is None else drawn
-        places = self._places(cells, numbers, seed, epoch, drawn)
+        rows = cells.labels(numbers) if self.posed or self.jitter is None else None
+        if self.jitter is None:
+            assert rows is not None
+            places = self._listed(rows)
+        else:
+            places = self._random(cells, numbers, seed, epoch, numbers + first[0]) * self._unit
         if not self.posed:
             return places
-        keys = hashed(mix(seed, epoch, _POSES), drawn).view(np.int64)
+        assert rows is not None
+        # By the sample, not by its number: that depends on groups, and so on shuffle= and buffer_bytes=.
+        keys = hashed(mix(seed, epoch, _POSES), rows + first[1]).view(np.int64)
+        if self.may_repeat:
+            nth = cells.nth[numbers]
+            again = nth > 0
+            keys[again] = hashed(mix(seed, epoch, _POSES, 1), keys[again] + nth[again]).view(np.int64)
         return np.column_stack([places, keys])
-
-    def _places(self, cells: Cells, numbers: IntArray, seed: int, epoch: int, drawn: IntArray) -> IntArray:
-        """Return the origin of each sample without its key."""
-        if self.jitter is None:
-            return self._listed(cells.labels(numbers))
-        return self._random(cells, numbers, seed, epoch, drawn) * self._unit
 
     def _random(self, cells: Cells, numbers: IntArray, seed: int, epoch: int, drawn: IntArray) -> IntArray:
         """Return the random place of each sample, in units."""

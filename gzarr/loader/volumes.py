@@ -319,9 +319,8 @@ class Volumes:
         """Return the origin of each sample in its volume, int64 ``(n, columns)``."""
         result = np.empty((len(numbers), self.columns), np.int64)
         for volume, places, own in cells.parts(numbers):
-            # Else samples of all volumes would have the same places and poses.
-            drawn = own + cells.first[volume]
-            result[places] = self.each[volume].samples.origins(cells.each[volume], own, seed, epoch, drawn)
+            first = int(cells.first[volume]), int(cells.first_label[volume])
+            result[places] = self.each[volume].samples.origins(cells.each[volume], own, seed, epoch, first)
         return result
 
     def begins(self, origins: IntArray, volumes: IntArray) -> IntArray:

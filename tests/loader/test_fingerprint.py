@@ -45,7 +45,7 @@ def of_classes(classes: Any) -> Loader:
         (Rows(balance="y"), "64:163a.1bf9:7924:a69a:65de9bace5b0e305"),
         (Patches((16, 16)), "16:163a:36d3:3694:f3248557ddbf593d"),
         (Patches((16, 16), stride=8, jitter=True, halo=(2, 4)), "64:163a:37d0:2245:d9a948abfaebc990"),
-        (Patches((16, 16), **POSED), "16:163a:ed76:8f55:76cf64dc0fa9a25b"),
+        (Patches((16, 16), **POSED), "16:163a:65e2:8f55:acc085f4d87f8c7f"),
         (Windows(0, {"x": (-2, 0), "y": (1, 4)}, stride=2), "29:163a:ee49:fb1b:8388668ac6bd5939"),
         (
             Windows(0, steps={"x": (-12, -6, 0), "y": (6,)}, rollout={"x": (1, 2), "y": (1,)}, every=3),
