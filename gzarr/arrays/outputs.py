@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import itertools
 import math
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
+from numpy.lib.array_utils import byte_bounds
 
 from ..dtypes.masks import has_masked
 from ..dtypes.properties import is_in_cupy
@@ -14,7 +15,12 @@ from ..engines import result_memory
 from ..errors import ArgumentError, DeviceError, OutputError, SelectionError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ..engines.cuda.device_protocol import Device
+
+#: How long NumPy looks for elements that share memory: at most about 0.1 s, far more than arrays that people make need.
+_MOST_WORK: Final = 100_000
 
 
 class Results(Protocol):
@@ -146,6 +152,37 @@ def no_room(
     return SelectionError(f"{wanted}, more than can be allocated; {hint}")
 
 
+def plain(array: Any) -> Any:
+    """Return an array of the same memory that is indexed as usual: parts of a ``np.matrix`` keep two dimensions."""
+    return np.asarray(array) if isinstance(array, np.ndarray) else array
+
+
+def check_apart(arrays: Sequence[Any]) -> None:
+    """Refuse arrays in host memory of which one is certain to overwrite what is read into another.
+
+    Only neighbours in memory are compared: thousands of columns of one array are fine, and there may be many.
+
+    Raises
+    ------
+    OutputError
+        If two of them share memory.
+    """
+    # One without elements would hide that its neighbours share memory.
+    begins = {i: byte_bounds(array)[0] for i, array in enumerate(arrays) if array.size}
+    for a, b in itertools.pairwise(sorted(begins, key=begins.__getitem__)):
+        if _surely_share(arrays[a], arrays[b], _MOST_WORK):
+            first, second = sorted((a, b))
+            raise OutputError(f"out[{first}] and out[{second}] share memory; pass arrays with memory of their own")
+
+
+def _surely_share(a: Any, b: Any, most_work: int) -> bool:
+    """Return whether two arrays share memory; False if that takes long to find out."""
+    try:
+        return np.shares_memory(a, b, max_work=most_work)  # type: ignore[arg-type]
+    except np.exceptions.TooHardError:
+        return False
+
+
 def _check(memory: Results, out: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
     if not memory.is_array(out):
         raise OutputError(f"out= must be {memory.kind}, not {type(out).__name__}")
@@ -162,8 +199,7 @@ def check_elements(out: Any) -> None:
     Raises
     ------
     OutputError
-        If it is read-only, if a mask would hide elements, or if elements along an axis, or along two axes, are certain
-        to share memory.
+        If it is read-only, if a mask would hide elements, or if elements are certain to share memory.
     """
     # A mask that is clear stays so: what is written goes below it.
     if isinstance(out, np.ma.MaskedArray) and has_masked(out):
@@ -171,7 +207,7 @@ def check_elements(out: Any) -> None:
     # CuPy's arrays have no such flag: they are always writable.
     if not getattr(out.flags, "writeable", True):
         raise OutputError("out= is read-only")
-    if not out.size or not out.itemsize or out.flags.c_contiguous:
+    if not out.size or not out.itemsize or out.flags.c_contiguous or _is_nested(out):
         return
     strides = {axis: abs(out.strides[axis]) for axis, n in enumerate(out.shape) if n > 1}
     hint = "pass an array that has a place for each, such as out.copy()"
@@ -191,3 +227,25 @@ def check_elements(out: Any) -> None:
                 f"out= has one place in memory for several elements along axes {a} and {b}, like windows that overlap; "
                 f"{hint}"
             )
+    if _overlaps(out):
+        raise OutputError(f"out= has elements that share memory, like windows that overlap; {hint}")
+
+
+def _is_nested(out: Any) -> bool:
+    """Return whether each step along an axis leads beyond all elements of the axes with smaller steps."""
+    end = out.itemsize
+    for stride, n in sorted((abs(stride), n) for stride, n in zip(out.strides, out.shape, strict=True) if n > 1):
+        if stride < end:
+            return False
+        end += stride * (n - 1)
+    return True
+
+
+def _overlaps(out: Any) -> bool:
+    """Return whether elements of an array share memory, if that can be told soon."""
+    # Their places count, not what is there, which may be on a device. The sign of a step does not matter.
+    strides = [abs(stride) for stride in out.strides]
+    places = np.lib.stride_tricks.as_strided(np.empty(1, f"V{out.itemsize}"), out.shape, strides)
+    # Two elements first differ along some axis. How far they are apart is the same wherever the first one begins.
+    firsts = [places[(0,) * axis] for axis in range(places.ndim)]
+    return any(_surely_share(first[:1], first[1:], _MOST_WORK // len(firsts)) for first in firsts)

@@ -17,7 +17,7 @@ from ..errors import ArgumentError, DeviceError, GzarrError, OutputError, Select
 from ..plan.selection import parse_basic, parse_many
 from ..plan.windows import parse_rows, parse_windows
 from .array_properties import ArrayProperties
-from .outputs import HOST, DeviceResults, no_room, output
+from .outputs import HOST, DeviceResults, check_apart, no_room, output, plain
 from .read_options import (
     NO_OPTIONS,
     DeviceOptions,
@@ -220,6 +220,8 @@ class ReadableArray(ArrayProperties):
                 raise OutputError(f"out= has {len(out)} arrays for {len(shapes)} selections")
             given = [self._output(shape, self.dtype, own, memory) for shape, own in zip(shapes, out, strict=True)]
             if memory is HOST:
+                given = list(map(plain, given))
+                check_apart(given)
                 return given, None, out
             # The device writes into one allocation, from which it is copied.
             return *self._outputs_of_many(shapes, None, memory)[:2], out
@@ -227,8 +229,9 @@ class ReadableArray(ArrayProperties):
             # No selection says what the other axes are.
             return [], None, self._output((0, *getattr(out, "shape", ())[1:]), self.dtype, out, memory)
         if len(set(shapes)) == 1:
-            stacked = self._output((len(shapes), *shapes[0]), self.dtype, out, memory)
-            return [stacked[i, ...] for i in range(len(shapes))], stacked, stacked
+            answer = self._output((len(shapes), *shapes[0]), self.dtype, out, memory)
+            stacked = plain(answer)
+            return [stacked[i, ...] for i in range(len(shapes))], stacked, answer
         if out is not None:
             raise OutputError(
                 f"out= is one array, so selections must have one shape; these have {len(set(shapes))} different ones: "
@@ -313,7 +316,9 @@ class ReadableArray(ArrayProperties):
             if not memory.is_array(array) or not array.ndim:
                 which = f"out[{i}]" if len(out) > 1 else "out="
                 raise OutputError(f"{which} must be {memory.kind}, of shape (n, *{windows.shape}), not {quote(array)}")
-            results.append(self._output((len(array), *windows.shape), self.dtype, array, memory))
+            results.append(plain(self._output((len(array), *windows.shape), self.dtype, array, memory)))
+        if memory is HOST and len(results) > 1:
+            check_apart(results)
         return results
 
     @property
@@ -475,7 +480,8 @@ class ReadableArray(ArrayProperties):
                 options.memory.copy(result, records[field])
                 return result
         result = self._output(selection.result_shape, dtype, out, options.memory)
-        self._reader.fill([selection], [result], field, options.missing, options.memory, result, options.device)
+        places = result if out is None else plain(out)
+        self._reader.fill([selection], [places], field, options.missing, options.memory, places, options.device)
         return result
 
     def _read_as(
@@ -495,7 +501,8 @@ class ReadableArray(ArrayProperties):
         reader = self._reader.converting(dtype) if field is None and (memory is HOST or dtype != "f2") else None
         if reader is not None:
             result = self._output(selection.result_shape, dtype, out, memory)
-            reader.fill([selection], [result], None, options.missing, memory, result, options.device)
+            places = result if out is None else plain(out)
+            reader.fill([selection], [places], None, options.missing, memory, places, options.device)
             return result
         if out is not None:
             # Before anything is read.

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ..codecs.codec import ArrayRepresentation
+from ..codecs.sharding import ShardingIndexed
 from ..distinct import distinct
 from ..engines import kernels
 from ..engines.access.choose import access_to
-from ..engines.access.shard import Shard
+from ..engines.access.shard import Shard, forget_written
 from ..engines.cpu import effort, native_write, write_threads
 from ..engines.cpu.small_writes import SMALL_BYTES, small_writes_of
 from ..engines.write_request import WriteRequest
@@ -66,6 +67,12 @@ class Writer:
     write_empty_chunks
         Whether chunks that hold only the fill value are stored; None if they are where the document states none
         (``null``, before version 3), so that it says nothing of absent chunks.
+
+    Attributes
+    ----------
+    keeps_outside
+        Whether elements outside the shape were left in the store on purpose: chunks that the shape cuts are then
+        changed, and not replaced.
     """
 
     __slots__ = (
@@ -77,6 +84,7 @@ class Writer:
         "_small_writes",
         "_small_writes_known",
         "_store",
+        "keeps_outside",
         "metadata",
         "write_empty_chunks",
     )
@@ -88,6 +96,7 @@ class Writer:
         if write_empty_chunks is None:
             write_empty_chunks = metadata.fill_value is None and FORMATS[metadata.zarr_format].features.undefined_fill
         self.write_empty_chunks: bool = write_empty_chunks
+        self.keeps_outside: bool = False
         self._store = store
         # Chosen when something is written: opening an array asks the store for documents only.
         self._access: Access | None = None
@@ -102,6 +111,7 @@ class Writer:
     def with_metadata(self, metadata: ArrayMetadata) -> Writer:
         """Return a writer of the array with other metadata, usually with another shape and the same codecs."""
         writer = Writer(metadata, self._store, self._path, write_empty_chunks=self.write_empty_chunks)
+        writer.keeps_outside = self.keeps_outside
         if (metadata.codecs, metadata.dtype) == (self.metadata.codecs, self.metadata.dtype):
             writer._chains = self._chains
         return writer
@@ -254,7 +264,7 @@ class Writer:
                 fill_value=metadata.absent_value,
                 whole=np.zeros(len(part), np.bool_) if field is not None else _whole(part, grid),
                 beyond=metadata.chunk_grid.are_cut(values),
-                is_current=_never if lock else self._is_current,
+                is_current=_never if lock or self.keeps_outside else self._is_current,
                 write_empty_chunks=self.write_empty_chunks,
                 most_encoded=decoding.most_encoded,
                 level_is_free=metadata.level_is_free,
@@ -309,6 +319,8 @@ class Writer:
         lock: bool,
     ) -> None:
         with contextlib.ExitStack() as stack:
+            if request.shard is not None or any(isinstance(codec, ShardingIndexed) for codec in request.codecs):
+                stack.callback(forget_written, request.access.versions, request.keys)
             if lock:
                 stack.enter_context(locks.between_processes(self._store, request.keys.all(), self._prefix))
             if memory is None:
@@ -340,7 +352,7 @@ def _whole(the_plan: Plan, grid: ChunkGrid) -> BoolArray:
 
 
 def _never() -> bool:
-    """Return False: it cannot be known whether other processes are appending."""
+    """Return False: other processes may be appending, or what is beyond the array is to stay."""
     return False
 
 

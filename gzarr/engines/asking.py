@@ -110,7 +110,11 @@ class Asking:
         self._fetching: Fetching | None = None
         if len(rows):
             self._fetching = Fetching(request, rows, math.inf, 1, self._hand_over)
-            self._fetching.start()
+            try:
+                self._fetching.start()
+            except BaseException:
+                self.close()
+                raise
 
     def _hand_over(self, rows: IntArray, find: Callable[[], list[Any]], nbytes: int) -> None:
         parts = _Parts(find)

@@ -35,6 +35,7 @@ from .base import (
     WritableStore,
 )
 from .cache_directory import CacheDirectory, Found
+from .file_tree import FreshVersion
 from .local_paths import absolute_path
 from .passed_through import class_for
 from .resolve import open_store
@@ -289,7 +290,7 @@ class CachedStore(RequestedValues):
         if answer.value is None:
             if not answer.unchanged:
                 self._drop(request.key)
-        elif answer.version is not None:
+        elif answer.version is not None and not isinstance(answer.version, FreshVersion):
             wanted = _resolve(rest.byte_range, answer.size)
             if wanted is not None:
                 self._files.add(path, answer.version, answer.size, wanted[0], answer.value, begun)

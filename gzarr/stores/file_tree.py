@@ -11,6 +11,7 @@ import contextlib
 import errno
 import os
 import stat
+import time
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from .atomic_files import DIRECTORY, is_reserved, make_directories, make_directory_in
@@ -27,6 +28,11 @@ _NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)
 
 #: What says that there is nothing of a name. After any other error, nobody knows.
 _ABSENT: Final = (FileNotFoundError, NotADirectoryError)
+
+#: Where the times of files are this coarse, one that was changed less than so long ago may be changed again and have
+#: the same times. They are at most two seconds apart, on FAT.
+_COARSE_NS: Final = 1_000_000
+_FRESH_NS: Final = 2_000_000_000
 
 CAN_REFUSE_LINKS = bool(_NOFOLLOW) and os.open in os.supports_dir_fd and os.scandir in os.supports_fd
 
@@ -215,8 +221,25 @@ def is_directory(directory: int | None, name: str) -> bool:
         return False
 
 
+class FreshVersion(tuple[int, ...]):
+    """The version of a file that may be replaced by one of the same version, as times are coarse where it is.
+
+    It compares as any other version, within a read. Nothing is to be kept under it.
+    """
+
+    __slots__ = ()
+
+
 def identity(status: os.stat_result) -> tuple[int, ...] | None:
-    """Return a token that changes when a file is replaced (inode, size, times); None if it is not a regular file."""
+    """Return a token that changes when a file is replaced (inode, size, times); None if it is not a regular file.
+
+    To be called right after the system was asked. It is a :class:`FreshVersion` where times have whole milliseconds and
+    the file was changed just now.
+    """
     if not stat.S_ISREG(status.st_mode):
         return None
-    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+    changed, written = status.st_ctime_ns, status.st_mtime_ns
+    version = status.st_dev, status.st_ino, status.st_size, written, changed
+    if changed % _COARSE_NS == 0 and written % _COARSE_NS == 0 and time.time_ns() - max(changed, written) < _FRESH_NS:
+        return FreshVersion(version)
+    return version

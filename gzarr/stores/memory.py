@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import MutableMapping
 from typing import TYPE_CHECKING, Any, ClassVar
+from weakref import WeakValueDictionary
 
 from ..errors import ArgumentError, ReadOnlyError, StoreError, ValueSizeError
 from ..flags import flag
@@ -27,18 +28,42 @@ _lock = ForkSafeLock(RLock)
 
 
 class _Version:
-    """A bytes object, compared by identity. Holding a reference keeps its identity from being reused."""
+    """A bytes object, compared by identity. Holding a reference keeps its identity from being reused.
 
-    __slots__ = ("value",)
+    A store that replaces or erases the value lets go of it, since whoever keeps the version would keep the value.
+    """
+
+    __slots__ = ("__weakref__", "_hash", "value")
 
     def __init__(self, value: bytes) -> None:
-        self.value = value
+        self.value: bytes | None = value
+        self._hash = id(value)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Version) and self.value is other.value
+        if not isinstance(other, _Version):
+            return NotImplemented
+        return self is other or (self.value is not None and self.value is other.value)
 
     def __hash__(self) -> int:
-        return id(self.value)
+        return self._hash
+
+
+# Versions that are in use, by the identity of their values: those of all stores, as several may have one mapping.
+_versions: WeakValueDictionary[int, _Version] = WeakValueDictionary()
+
+
+def _version_of(value: bytes) -> _Version:
+    found = _versions.get(id(value))
+    if found is None or found.value is not value:
+        found = _versions[id(value)] = _Version(value)
+    return found
+
+
+def _let_go(value: object) -> None:
+    """Release a value that is in the mapping no more; where it is under another key, too, its version is a new one."""
+    found = _versions.pop(id(value), None)
+    if found is not None:
+        found.value = None
 
 
 class MemoryStore:
@@ -150,7 +175,7 @@ class MemoryStore:
             value = self.mapping.get(key)
         except Exception as exc:
             raise self._failure("read", key, exc) from exc
-        return _Version(value) if type(value) is bytes else None
+        return _version_of(value) if type(value) is bytes else None
 
     def list_versions(self, prefix: str) -> Iterator[tuple[str, str | None]]:
         """Yield all keys that start with ``prefix``, sorted, each with a digest of its value."""
@@ -225,7 +250,11 @@ class MemoryStore:
         else:
             copy = b"".join(as_view(part, key) for part in parts)
         try:
+            # Other mappings may make a new object at each look-up.
+            old = self.mapping.get(key) if isinstance(self.mapping, dict) else None
             self.mapping[key] = copy
+            if old is not copy:
+                _let_go(old)
         except Exception as exc:
             raise self._failure("write", key, exc) from exc
 
@@ -241,7 +270,7 @@ class MemoryStore:
         self._check_writable()
         split_key(key)
         try:
-            self.mapping.pop(key, None)
+            _let_go(self.mapping.pop(key, None))
         except KeyError:  # mappings other than dict look up first and then pop: another thread was faster
             return
         except Exception as exc:

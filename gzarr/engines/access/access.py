@@ -24,6 +24,7 @@ from ...reasons import reason_of
 from ...stores.base import ByteRange, PresenceStore, SizedStore, VersionedStore, WritableFiles, versions_of
 from .. import pool
 from ..monitor import spent
+from .answers import flat_bytes
 from .shard import ShardIndexCache
 from .sources import WHOLE
 
@@ -149,7 +150,7 @@ class Access:
             versions.setdefault(key, version)
             if (hit := self.indexes.get(name, version)) is not None:
                 return hit
-        index = shard.read_index(lambda part: self.store.get_partial_values([(key, part)])[0], base, size)
+        index = shard.read_index(lambda part: self._ranges([(key, part)])[0], base, size)
         if version is not None and index is not None:
             self.indexes.put(name, version, index)
         return index
@@ -286,7 +287,7 @@ class Access:
             columns = zip(spans.key_index.tolist(), spans.offset.tolist(), spans.nbytes.tolist(), strict=True)
             for i, (key_index, offset, nbytes) in enumerate(columns):
                 ranges.append((spans.of(i), sources.keys[key_index], ByteRange(offset, nbytes)))
-        parts = self.store.get_partial_values([(key, where) for _, key, where in ranges]) if ranges else []
+        parts = self._ranges([(key, where) for _, key, where in ranges]) if ranges else []
         for (some, key, where), part in zip(ranges, parts, strict=True):
             if part is None:
                 if sources.packing is not None:
@@ -301,6 +302,18 @@ class Access:
             found.update(zip(some.tolist(), sources.parts(some, where.offset, part), strict=True))
         return list(map(found.get, rows.tolist()))
 
+    def _ranges(self, asked: list[tuple[str, ByteRange]]) -> list[Any]:
+        """Return some parts of values as flat bytes, None for absent values."""
+        parts = list(self.store.get_partial_values(asked))
+        if len(parts) != len(asked):
+            raise StoreError(
+                f"{self.store!r}: get_partial_values returned {len(parts)} values for {len(asked)} byte ranges"
+            )
+        return [
+            None if part is None else flat_bytes(self.store, key, part)
+            for (key, _), part in zip(asked, parts, strict=True)
+        ]
+
     def whole(self, key: str, most_nbytes: int) -> Any:
         """Return a value, None if it is absent.
 
@@ -311,10 +324,11 @@ class Access:
         StoreError, Exception
             If the store fails.
         """
-        if self._sized:
-            return self.store.get_small_values([key], most_nbytes)[0]
-        value = self.store.get(key)
-        if value is not None and len(value) > most_nbytes:
+        value = self.store.get_small_values([key], most_nbytes)[0] if self._sized else self.store.get(key)
+        if value is None:
+            return None
+        value = flat_bytes(self.store, key, value)
+        if len(value) > most_nbytes:
             raise ValueSizeError(
                 f"{self.store!r}: {key!r} has {len(value)} bytes; a chunk of this array has at most {most_nbytes}",
                 key=key,

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from ...errors import ValueReplacedError, ValueSizeError
+from ...errors import StoreError, ValueReplacedError, ValueSizeError
 from ...guarded import Lock
 from ...stores import io_threads
 from ...stores.base import Answer, ByteRange, Request
 from ...waiting import taken_from
-from .answers import answers, checked, request_for
+from .answers import answered, answers, checked, flat_bytes, request_for
 from .parts import Parts, part_bytes
 from .sources import IN_SHARD, WHOLE
 
@@ -50,6 +50,16 @@ class _Sent(NamedTuple):
     part: int
     nbytes: int
     request: Request
+
+
+class _Found(NamedTuple):
+    """An answer: the rows of its chunks, the byte range that was asked for, and the bytes to make room for after it."""
+
+    rows: IntArray
+    offset: int
+    nbytes: int
+    answer: Answer
+    room: int
 
 
 class Fetching:
@@ -101,7 +111,7 @@ class Fetching:
         self._senders = max(1, min(limits.calls, -(-number // self._each)))
         self._streams = limits.streams
         self._hand_over = hand_over
-        self._done: SimpleQueue[tuple[int, Answer, int] | None] = SimpleQueue()
+        self._done: SimpleQueue[_Found | None] = SimpleQueue()
         self._released: SimpleQueue[int] = SimpleQueue()
         self._lock = Lock()
         # Bytes that were asked for and not released, the next turn, and turns without an answer.
@@ -115,7 +125,7 @@ class Fetching:
             return
         self._streams = None
         for _ in range(self._senders):
-            io_threads.submit(self._send, self.is_given_up)
+            self._submit(self._send)
 
     def close(self) -> None:
         """Send no more requests, and wake everyone who waits."""
@@ -153,15 +163,13 @@ class Fetching:
         rows: list[IntArray] = []
         values: list[Any] = []
         room = nbytes = 0
-        entry: tuple[int, Answer, int] | None = first
+        entry: _Found | None = first
         while entry is not None:
-            span, answer, asked = entry
-            room += asked
-            some = self._spans.of(span)
-            rows.append(some)
-            parts = self._parts(span, some, answer)
+            room += entry.room
+            rows.append(entry.rows)
+            parts = self._parts(entry)
             values.extend(parts)
-            nbytes += sum(map(len, filter(None, parts)))
+            nbytes += sum([len(part) for part in parts if part is not None])
             if len(values) >= BATCH_CHUNKS or nbytes >= BATCH_BYTES:
                 break
             try:
@@ -173,16 +181,10 @@ class Fetching:
                 self._done.put(None)
         return np.concatenate(rows), values, room
 
-    def _parts(self, span: int, rows: IntArray, answer: Answer) -> list[Any]:
-        """Return the encoded bytes of the chunks of a span."""
-        return self._found(rows, int(self._spans.offset[span]), int(self._spans.nbytes[span]), answer)
-
-    def _found(self, rows: IntArray, base: int, size: int, answer: Answer) -> list[Any]:
+    def _parts(self, found: _Found) -> list[Any]:
         """Return the encoded bytes of some chunks, from the answer to a request for a byte range of their value."""
+        rows, answer = found.rows, found.answer
         if answer.error is not None:
-            if len(rows) > 1 and size != IN_SHARD and isinstance(answer.error, ValueSizeError):
-                # One at a time, to find the chunk whose range is wrong.
-                return [self._alone(row) for row in rows.tolist()]
             raise self._request.store_failure(int(rows[0]), answer.error) from answer.error
         sources = self._request.sources
         if answer.value is None:
@@ -191,13 +193,13 @@ class Fetching:
                 erased = ValueReplacedError(f"{sources.keys[0]!r} of {self._store!r} was erased meanwhile")
                 raise self._request.store_failure(int(rows[0]), erased) from erased
             return [None] * len(rows)
-        if size == WHOLE:
+        if found.nbytes == WHOLE:
             return [answer.value]
-        if size == IN_SHARD:
+        if found.nbytes == IN_SHARD:
             assert sources.find_in_shard is not None
             sources.find_in_shard(rows, answer)
             self._request.refuse_large(rows)
-        parts = zip(rows.tolist(), sources.parts(rows, base, answer.value), strict=True)
+        parts = zip(rows.tolist(), sources.parts(rows, found.offset, answer.value), strict=True)
         return [None if part is None else self._unwrapped(row, part) for row, part in parts]
 
     def _unwrapped(self, row: int, part: memoryview) -> Any:
@@ -206,16 +208,12 @@ class Fetching:
         if packing is None or packing.unwrap is None:
             return part
         try:
-            return packing.unwrap(int(packing.index[row]), part)
+            return flat_bytes(
+                self._store, self._request.sources.key(row), packing.unwrap(int(packing.index[row]), part)
+            )
         # Third-party stores may raise anything.
         except Exception as error:
             raise self._request.store_failure(row, error) from error
-
-    def _alone(self, row: int) -> Any:
-        sources = self._request.sources
-        index, offset, nbytes = int(sources.key_index[row]), int(sources.offset[row]), int(sources.nbytes[row])
-        answer = answers(self._store, [request_for(sources, index, offset, nbytes, self._request.most_encoded)])[0]
-        return self._found(np.array([row]), offset, nbytes, answer)[0]
 
     # -- in threads of the store, or I/O threads
 
@@ -264,24 +262,41 @@ class Fetching:
         span = token.span
         parts = self._divided.get(span)
         found: Answer | None
-        found = answer = checked(token.request, answer)
+        found = answer = checked(self._store, token.request, answer)
         if parts is not None:
             found = parts.put(token.part, answer)
             if found is not None and isinstance(found.error, ValueReplacedError) and self._spans.nbytes[span] == WHOLE:
                 # With one request, it does not matter which of the values it is.
-                io_threads.submit(partial(self._ask_again, token), self.is_given_up)
+                self._follow(partial(self._ask_again, token))
                 return
         elif answer.value is not None and self._spans.nbytes[span] == WHOLE:
-            self._largest = max(self._largest, len(memoryview(answer.value)))
+            self._largest = max(self._largest, memoryview(answer.value).nbytes)
+        if found is not None and isinstance(found.error, ValueSizeError) and self._is_joined(span):
+            self._follow(partial(self._ask_one_by_one, token))
+            return
         if found is not None and not self._closed:
-            self._finished(span, found, token.nbytes)
+            self._finished(self._of_span(span, found, token.nbytes))
         self._count()
 
     def _ask_again(self, token: _Sent) -> None:
-        asked = self._asked(token.span)
-        answer = checked(asked, self._answers([asked])[0])
+        answer = self._answers([self._asked(token.span)])[0]
         if not self._closed:
-            self._finished(token.span, answer, token.nbytes)
+            self._finished(self._of_span(token.span, answer, token.nbytes))
+        self._count()
+
+    def _ask_one_by_one(self, token: _Sent) -> None:
+        """Ask for the chunks of a span alone, to find the one whose range is wrong."""
+        sources, rows = self._request.sources, self._spans.of(token.span)
+        for i, row in enumerate(rows.tolist()):
+            if self._closed:
+                break
+            index, offset, nbytes = int(sources.key_index[row]), int(sources.offset[row]), int(sources.nbytes[row])
+            answer = self._answers([request_for(sources, index, offset, nbytes, self._request.most_encoded)])[0]
+            ends = answer.error is not None or i == len(rows) - 1
+            some = rows[i:] if ends else rows[i : i + 1]
+            self._finished(_Found(some, offset, nbytes, answer, token.nbytes if ends else 0))
+            if ends:
+                break
         self._count()
 
     def _count(self) -> None:
@@ -298,15 +313,23 @@ class Fetching:
         for _ in range(self._consumers):
             self._done.put(None)
 
-    def _finished(self, span: int, answer: Answer, asked_nbytes: int) -> None:
-        """Hand over the answer for a span."""
+    def _is_joined(self, span: int) -> bool:
+        """Return whether a span is a byte range of several chunks."""
+        return bool(
+            self._spans.nbytes[span] != IN_SHARD and self._spans.bounds[span + 1] - self._spans.bounds[span] > 1
+        )
+
+    def _of_span(self, span: int, answer: Answer, room: int) -> _Found:
+        return _Found(self._spans.of(span), int(self._spans.offset[span]), int(self._spans.nbytes[span]), answer, room)
+
+    def _finished(self, found: _Found) -> None:
+        """Hand over an answer."""
         if self._hand_over is None:
-            self._done.put((span, answer, asked_nbytes))
+            self._done.put(found)
             return
-        rows = self._spans.of(span)
-        nbytes = 0 if answer.value is None else memoryview(answer.value).nbytes
+        value = found.answer.value
         # What it takes to find them, and an error, are for the thread that waits: I/O threads send the next requests.
-        self._hand_over(rows, partial(self._parts, span, rows, answer), nbytes)
+        self._hand_over(found.rows, partial(self._parts, found), 0 if value is None else memoryview(value).nbytes)
 
     def _makes_room(self, nbytes: int) -> bool:
         """Count bytes that will be asked for if there is room; return whether there is."""
@@ -329,6 +352,24 @@ class Fetching:
 
     # -- in I/O threads
 
+    def _submit(self, task: Callable[[], None]) -> None:
+        io_threads.submit(partial(self._run, task), self.is_given_up)
+
+    def _follow(self, task: Callable[[], None]) -> None:
+        """Run a task that sends further requests in an I/O thread, not in one of the store."""
+        if io_threads.is_one():
+            # Not later: all I/O threads may come to wait for the room that it keeps.
+            task()
+        else:
+            self._submit(task)
+
+    def _run(self, task: Callable[[], None]) -> None:
+        """Run a task; whatever it raises, the thread goes on, and those who wait learn of it."""
+        try:
+            task()
+        except BaseException as error:
+            self._finished(_Found(self._spans.rows, 0, 0, Answer(None, error=_as_exception(error)), 0))
+
     def _send(self) -> None:
         """Send requests one after the other, until there are no more or other reads wait for threads."""
         if not io_threads.is_one():
@@ -339,7 +380,7 @@ class Fetching:
             for (token, _), answer in zip(sent, answers_, strict=True):
                 self.answered(token, answer)
             if io_threads.others_wait():
-                io_threads.submit(self._send, self.is_given_up)
+                self._submit(self._send)
                 return
 
     def _next_requests(self) -> list[tuple[_Sent, Request]]:
@@ -357,11 +398,10 @@ class Fetching:
 
     def _answers(self, asked: Sequence[Request]) -> list[Answer]:
         try:
-            return self._store.get_many(asked)
-        # Third-party stores may raise anything.
+            return answered(self._store, asked)
+        # Third-party stores may raise anything, and so may what is compiled.
         except BaseException as error:
-            failure = error if isinstance(error, Exception) else ValueSizeError(str(error))
-            return [Answer(None, error=failure)] * len(asked)
+            return [Answer(None, error=_as_exception(error))] * len(asked)
 
     def _divide(self, limits: RequestLimits) -> dict[int, Parts]:
         """Return the values to fetch in parts, by span."""
@@ -388,3 +428,8 @@ class Fetching:
             number = int(self._spans.bounds[i + 1] - self._spans.bounds[i])
             return number * min(self._request.chunk.nbytes, self._request.most_encoded)
         return self._largest if nbytes == WHOLE else nbytes
+
+
+def _as_exception(error: BaseException) -> Exception:
+    """Return an error that a caller's thread may raise, such as for an interrupt that came to another one."""
+    return error if isinstance(error, Exception) else StoreError(f"{type(error).__name__}: {error}")

@@ -11,6 +11,7 @@ from ...stores.base import Answer, ByteRange, Request
 from .. import pool
 from ..monitor import spent
 from .access import Access
+from .answers import answered
 from .fetching import Fetching
 from .sources import ABSENT, WHOLE
 
@@ -65,7 +66,7 @@ class Requests(Access):
         answers: list[Answer] = []
 
         def get(part: ByteRange) -> Any:
-            answers.extend(self.store.get_many([Request(key, part, version)]))
+            answers.extend(answered(self.store, [Request(key, part, version)]))
             if answers[0].error is not None:
                 raise answers[0].error
             return answers[0].value
@@ -130,9 +131,14 @@ class Requests(Access):
                 close()
                 raise
 
-        if fetching is not None:
-            fetching.start()
-        pool.run(work, workers)
+        try:
+            if fetching is not None:
+                fetching.start()
+            pool.run(work, workers)
+        # An interrupt may come before anyone works; requests would wait for room for ever.
+        except BaseException:
+            close()
+            raise
 
     def each_value(self, work: Callable[[int], object], items: int, value_nbytes: int, workers: int) -> None:
         """As :meth:`Access.each_value`."""

@@ -8,6 +8,7 @@ import os
 from collections import OrderedDict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
+from weakref import WeakSet
 
 import numpy as np
 from gzarr_kernels import status as codes
@@ -18,15 +19,17 @@ from ...codecs.sharding import EMPTY
 from ...errors import ChunkDecodeError, ChunkError, ChunkReadError, ValueSizeError
 from ...guarded import ForkSafeLock
 from ...stores.base import ByteRange
+from ...stores.file_tree import FreshVersion
 from .sources import ABSENT, WHOLE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable, Sequence
+    from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 
     import numpy.typing as npt
     from typing_extensions import Buffer
 
     from ...plan.decode_program import ShardLevel
+    from ...plan.keys import ChunkKeys
 
     IntArray = npt.NDArray[np.int64]
     Index = npt.NDArray[np.uint64]
@@ -205,11 +208,14 @@ class ShardIndexCache:
     """Decoded shard indexes of one array; the least recently used ones are dropped first.
 
     An index is used only while the version of its value (``VersionedStore.version``) stays the same, so a rewritten
-    shard is never read with its old index. Indexes from stores without versions are not kept.
+    shard is never read with its old index. Indexes from stores without versions are not kept. The version of a file is
+    as precise as the times of the file system; :func:`forget_written` sees to what this process writes itself.
     """
 
     def __init__(self, limit_bytes: int = CACHE_BYTES) -> None:
         self._entries: OrderedDict[Hashable, tuple[Hashable, Index]] = OrderedDict()
+        # Keys of the indexes that are kept under the version of a file.
+        self._of_file: dict[Hashable, set[Hashable]] = {}
         self._nbytes = 0
         self._limit = limit_bytes
 
@@ -234,24 +240,72 @@ class ShardIndexCache:
 
     def put(self, key: Hashable, version: Hashable, index: Index) -> None:
         """Keep an index; drop old ones until the rest fits the limit."""
-        if index.nbytes > self._limit // 4:
+        if index.nbytes > self._limit // 4 or isinstance(version, FreshVersion):
             return
+        of_file = _is_of_file(version)
         # A view of an answer would keep all of its memory.
         index = index if index.base is None else index.copy()
         with _cache_lock.lock:
             self._drop(key)
             self._entries[key] = (version, index)
             self._nbytes += index.nbytes
+            if of_file:
+                self._of_file.setdefault(version, set()).add(key)
+                _caches.add(self)
             while self._nbytes > self._limit:
                 self._drop(next(iter(self._entries)))
 
     def _drop(self, key: Hashable) -> None:
         old = self._entries.pop(key, None)
-        if old is not None:
-            self._nbytes -= old[1].nbytes
+        if old is None:
+            return
+        version, index = old
+        self._nbytes -= index.nbytes
+        if _is_of_file(version):
+            keys = self._of_file[version]
+            keys.discard(key)
+            if not keys:
+                del self._of_file[version]
 
     def __reduce__(self) -> tuple[Any, ...]:
         return ShardIndexCache, (self._limit,)
+
+
+# Caches that have kept the index of a file. To be used with the lock held.
+_caches: WeakSet[ShardIndexCache] = WeakSet()
+
+
+def _is_of_file(version: Hashable) -> bool:
+    # Third-party stores have versions of any class, which must not be hashed or compared with the lock held.
+    return type(version) is tuple and all(type(part) is int for part in version)
+
+
+def forget_written(versions_of: Callable[[Sequence[str]], Mapping[str, Hashable]], keys: ChunkKeys) -> None:
+    """Drop the indexes that this process keeps under the versions that shards have now that it has written them.
+
+    They are of other files: file systems use the number of an erased file again, and their times may be coarse.
+
+    Parameters
+    ----------
+    versions_of
+        :meth:`gzarr.engines.access.access.Access.versions`, of the store.
+    keys
+        Keys of the shards.
+    """
+    with _cache_lock.lock:
+        caches = [cache for cache in _caches if cache._of_file]
+    if not caches:
+        return
+    try:
+        written = {version for version in versions_of(keys.all()).values() if _is_of_file(version)}
+    # Third-party stores may raise anything; the shards are written.
+    except Exception:
+        written = None
+    with _cache_lock.lock:
+        for cache in caches:
+            for version in list(cache._of_file) if written is None else cache._of_file.keys() & written:
+                for key in list(cache._of_file[version]):
+                    cache._drop(key)
 
 
 def index_failure(store: object, code: int, detail: int) -> tuple[type[ChunkError], str]:

@@ -124,6 +124,8 @@ class _Job:
             points = _point_addresses(plan.points, program, first)
             bases, strides = [address(first)], [0] * k
         elif len(outputs) == 1:
+            # Compiled code takes as many numbers as the plan has dimensions.
+            assert first.ndim == plan.chunks.shape[1]
             bases, strides = [address(first)], list(first.strides) or [0]
         else:
             bases, strides = stack.addresses(outputs, address), stack.strides(outputs, k).ravel()

@@ -201,6 +201,8 @@ class SmallReads:
             numbers.append(address(view))
         for view in views:
             numbers += view.strides
+        # Compiled code takes as many strides as the array has dimensions.
+        assert len(numbers) == 2 * (n + 1) + outputs * (1 + self._ndim)
         numbers += (*step, *start, *count, *target, *(coords if places is None else places))
         job = slots.array
         try:
@@ -343,7 +345,7 @@ class SmallShardReads(SmallReads):
             return False
 
     def _find(self, rows: list[tuple[Term, ...]]) -> tuple[list[int], list[str], list[Hashable]] | None:
-        """Return each chunk's shard, byte offset and size, and the shards' keys and versions; None if not known."""
+        """Return each chunk's shard, byte range, the shards' keys and versions; None if unknown, or wrong."""
         shards: dict[tuple[int, ...], tuple[int, Any]] = {}
         names: list[str] = []
         versions: list[Hashable] = []
@@ -365,6 +367,9 @@ class SmallShardReads(SmallReads):
                 entry += term[0] % per * stride
             offset, nbytes = known[1][entry].tolist()
             absent = offset == nbytes == _EMPTY
+            if nbytes > self._most_encoded and not absent:
+                # Nothing is allocated for it.
+                return None
             file_of.append(known[0])
             offsets.append(0 if absent else offset)
             sizes.append(-1 if absent else nbytes)

@@ -15,18 +15,18 @@ import numpy.typing as npt
 from ...codecs.buffers import flat
 from ...codecs.chain import decode_chain, encode_chain
 from ...codecs.codec import ArrayRepresentation
-from ...errors import ChunkDecodeError, ChunkError, ChunkReadError, ChunkWriteError, ValueSizeError
+from ...errors import ChunkDecodeError, ChunkError, ChunkReadError, ChunkWriteError, ValueReplacedError, ValueSizeError
 from ...plan.decode_program import analyse, most_taken
 from ...reasons import reason_of
 from ...stores import locks
-from ...stores.base import ByteRange
+from ...stores.base import ByteRange, Request
 from .. import failures, kernels, pool
 from ..access.shard import NewShard, Shard, ranges_in
 from ..access.sources import ABSENT
 from .threads import fill_chunk, pieces
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Hashable
 
     from ..write_request import WriteRequest
 
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 #: In place of a stored value that is too large to be read as a whole.
 _LARGE: Final = object()
+#: How often the old content of a shard is read, if others replace it meanwhile.
+_MOST_ATTEMPTS: Final = 100
 #: Types of objects that are the same if they are equal.
 _EXACT: Final = frozenset({str, bytes, int, bool, type(None)})
 
@@ -280,7 +282,8 @@ class _OldShard:
                 # There may be gaps between its inner chunks, which are read one by one.
                 return _LARGE
 
-        self._data: Any = _read(request, row, read)
+        self._load: Callable[[], Any] = lambda: _read(request, row, read)
+        self._data: Any = self._load()
         self.is_there: bool = self._data is not None
 
     def chunks(self, replaced: IntArray, overwritten: IntArray | None) -> dict[int, Any]:
@@ -299,8 +302,44 @@ class _OldShard:
         ChunkDecodeError
             If the index is corrupt, or gives a chunk more bytes than any encoder.
         ChunkReadError
-            If the store fails.
+            If the store fails, or others replace the shard each time that it is read.
         """
+        for _ in range(_MOST_ATTEMPTS):
+            if self._data is not _LARGE:
+                return {} if self._data is None else self._chunks(replaced, overwritten)
+            # The index and the chunks are read by calls of their own, so they may be of two versions.
+            version = self._version()
+            try:
+                found, failure = self._chunks(replaced, overwritten), None
+            except ChunkError as error:
+                found, failure = {}, error
+            if self._version() == version:
+                if failure is not None:
+                    raise failure
+                return found
+            self._data = self._load()
+        reason = (
+            f"the write changes only part of its shard, which others replaced during each of {_MOST_ATTEMPTS} reads"
+        )
+        raise self._request.failure(ChunkReadError, self._row, reason)
+
+    def _version(self) -> Hashable | None:
+        """Return the version of the shard; None if the store cannot tell."""
+        access, key = self._request.access, self._key
+
+        def ask() -> Hashable | None:
+            if not access.remote:
+                return access.version(key)
+            (answer,) = access.store.get_many([Request(key, ByteRange(0, 1))])
+            if answer.error is not None:
+                raise answer.error
+            version: Hashable | None = answer.version
+            return version
+
+        return _read(self._request, self._row, ask)
+
+    def _chunks(self, replaced: IntArray, overwritten: IntArray | None) -> dict[int, Any]:
+        """Return what :meth:`chunks` does, of the shard as it is."""
         request, shard, data = self._request, self._shard, self._data
         try:
             index = shard.read_index(self._part) if data is _LARGE else shard.index_in(data)
@@ -330,6 +369,8 @@ class _OldShard:
 
     def _parts(self, where: list[ByteRange]) -> list[npt.NDArray[np.uint8]]:
         parts: list[Any] = self._request.store.get_partial_values([(self._key, one) for one in where])
+        if any(part is None for part in parts):
+            raise ValueReplacedError(f"{self._request.store!r}: {self._key!r} was erased meanwhile", key=self._key)
         return [flat(part) for part in parts]
 
     def _too_large(self, entry: int, nbytes: int) -> ChunkDecodeError:

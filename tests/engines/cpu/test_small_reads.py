@@ -154,6 +154,23 @@ def test_damage_is_reported_by_the_normal_path(what: str, tmp_path: Path) -> Non
     assert caught.value.key == "c/0/0"
 
 
+def test_nothing_is_allocated_for_what_is_too_large_for_a_chunk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = stored(tmp_path, [z.shard(list(INNER), [z.LITTLE], index=[z.LITTLE])])
+    path = tmp_path / "c/0/0"
+    content = bytearray(path.read_bytes())
+    # The size of the first of six inner chunks.
+    content[-6 * 16 + 8 : -5 * 16 - 1] = b"\xff" * 7
+    path.write_bytes(content)
+    array = gzarr.open_array(tmp_path, device="cpu")
+    z.same(array[:3, 5:8], data[:3, 5:8])
+    z.same(array[:3, 5:8], data[:3, 5:8])
+    monkeypatch.setattr(small_reads.SmallShardReads, "_run", lambda *_, **__: pytest.fail("read"))
+    with pytest.raises(ChunkDecodeError, match=r"gives it \d+ bytes; a chunk of this array has at most 48"):
+        array[:3, :3]
+
+
 @given(data=st.data())
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_sequences_of_reads_and_writes(data: st.DataObject, tmp_path_factory: pytest.TempPathFactory) -> None:
