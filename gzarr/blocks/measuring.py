@@ -1,8 +1,9 @@
 """Measurements of labelled objects: one pass over the blocks, whose tables are merged.
 
 Sums of elements and of coordinates are merged, not means: for integers they are exact below 2⁵³. Deviations are summed
-from an element of the object in each block, so that a small deviation of large numbers keeps its digits. Infinite
-elements have no differences (NaN): of objects that have some, the extremes tell the mean.
+from an element of the object in each block, so that a small deviation of large numbers keeps its digits; from the mean,
+where the sum would be beyond float64. Infinite elements have no differences (NaN): of objects that have some, the
+extremes tell the mean.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from ..sparse.view import DenseView
 from ..windows.inputs import KINDS, array_of
 from .arguments import background_of, each
 from .calls import DEFAULT_BUDGET_BYTES, CallOptions, plan_call
+from .components import bits_of
 from .regions import regions_of
 
 if TYPE_CHECKING:
@@ -35,6 +37,8 @@ if TYPE_CHECKING:
     from .blocks import Block
     from .lengths import Lengths
 
+#: Numbers times two to the power of this one do not add up to more than float64 can be.
+_SMALLER: Final = -64
 _WANTED: Final = f"measure takes labels and images: each is {KINDS}"
 
 
@@ -142,8 +146,8 @@ class _Table:
     sums, boxes
         Sums of coordinates, int64 ``(n, ndim)``, and begin and end along each axis, int64 ``(n, ndim, 2)``.
     shifts, totals, squares
-        Of each image an element, the sum of the differences to it, and of the squares of the differences to the mean,
-        float64 ``(images, n)``.
+        Of each image an element or the mean, the sum of the differences to it, and of the squares of the differences to
+        the mean, float64 ``(images, n)``.
     least, most
         Extremes, float64 ``(images, n)``.
     """
@@ -163,10 +167,11 @@ class _Table:
     def means(self) -> npt.NDArray[np.float64]:
         """Means of the elements of each image, float64 ``(images, n)``."""
         n = self.areas.astype(np.float64)
-        is_finite = np.isfinite(self.least) & np.isfinite(self.most)
-        return np.where(is_finite, (self.shifts * n + self.totals) / n, self.least + self.most)
+        found = (self.shifts * n + self.totals) / n
+        found = np.where(np.isfinite(found), found, self.shifts + self.totals / n)
+        return np.where(_are_finite(self.least, self.most), found, self.least + self.most)
 
-    @np.errstate(invalid="ignore")
+    @np.errstate(invalid="ignore", over="ignore")
     def merged(self, other: _Table) -> _Table:
         """Return the table of both."""
         labels = np.union1d(self.labels, other.labels)
@@ -194,7 +199,21 @@ class _Table:
             squares[:, at] += table.squares
             least[:, at] = np.minimum(least[:, at], table.least)
             most[:, at] = np.maximum(most[:, at], table.most)
+        beyond = np.zeros((images, n), bool)
+        beyond[:, own[a]] = ~np.isfinite(totals[:, own[a]])
+        beyond &= _are_finite(least, most)
+        if beyond.any():
+            means = np.zeros((images, n))
+            for at, table in ((own, self), (theirs, other)):
+                means[:, at] += table.means * (table.areas / areas[at])
+            shifts, totals = np.where(beyond, means, shifts), np.where(beyond, 0, totals)
         return _Table(labels, areas, sums, boxes, shifts, totals, squares, least, most)
+
+
+def _are_finite(least: npt.NDArray[Any], most: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    """Return whether all elements are, of which these are the extremes."""
+    found: npt.NDArray[np.bool_] = np.isfinite(least) & np.isfinite(most)
+    return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,13 +228,23 @@ class _Measuring:
 
     background: int
 
-    @np.errstate(invalid="ignore")
+    @np.errstate(invalid="ignore", over="ignore")
     def __call__(self, labels: npt.NDArray[Any], *images: npt.NDArray[Any], block_info: Block) -> _Table:
         """Return the table of a block."""
         found = regions_of(labels, self.background, images)
         begins = np.array([s.start for s in block_info.box], np.int64)
         n = found.areas.astype(np.float64)
-        shift, total = found.images[..., R.SHIFT], found.images[..., R.SUM]
+        shift, total, squares = (found.images[..., i] for i in (R.SHIFT, R.SUM, R.SQUARES))
+        least, most = found.images[..., R.LEAST], found.images[..., R.MOST]
+        is_finite = _are_finite(least, most)
+        of_mean = total**2 / n
+        of_mean = np.where(np.isfinite(of_mean), of_mean, total * (total / n))
+        # Sums of squares that are beyond float64 stay so.
+        squares = np.where(is_finite & ~np.isfinite(squares), np.inf, np.maximum(squares - of_mean, 0))
+        beyond = is_finite & ~np.isfinite(total)
+        if beyond.any():
+            means = [_means(labels, found.labels, image) for image in images]
+            shift, total = np.where(beyond, means, shift), np.where(beyond, 0, total)
         return _Table(
             found.labels,
             found.areas,
@@ -223,10 +252,20 @@ class _Measuring:
             found.boxes + begins[:, None],
             shift,
             total,
-            np.maximum(found.images[..., R.SQUARES] - total**2 / n, 0),
-            found.images[..., R.LEAST],
-            found.images[..., R.MOST],
+            squares,
+            least,
+            most,
         )
+
+
+def _means(labels: npt.NDArray[Any], found: npt.NDArray[np.uint64], image: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+    """Return the mean of the elements with each label, whose sum may be beyond float64."""
+    bits = bits_of(labels).ravel().astype(np.uint64)
+    at = np.minimum(np.searchsorted(found, bits), len(found) - 1)
+    is_object = found[at] == bits
+    values = np.ldexp(image.ravel()[is_object].astype(np.float64), _SMALLER)
+    n = np.bincount(at[is_object], minlength=len(found))
+    return np.ldexp(np.bincount(at[is_object], values, len(found)) / n, -_SMALLER)
 
 
 class _Merging:

@@ -48,9 +48,9 @@ class AffineMap:
         numbers = np.append(self.matrix.ravel(), self.offset)
         return bool((np.rint(numbers) == numbers).all() and (np.abs(numbers) < _EXACT).all())
 
-    def is_within_reach(self, shape: Sequence[int]) -> bool:
-        """Return whether no place of a result is so far away that kernels cut it, but not what it is weighted by."""
-        return bool((np.abs(self.extent(shape)) <= _FAR).all())
+    def has_places(self, shape: Sequence[int]) -> bool:
+        """Return whether the place of each element of a result is a number of float64."""
+        return bool(np.isfinite(self.extent(shape)).all())
 
     def extent(self, shape: Sequence[int]) -> tuple[FloatArray, FloatArray]:
         """Return the lowest and the highest place along each axis, float64 ``(k,)``, of a result of some shape.

@@ -108,8 +108,9 @@ def read_affine(  # noqa: PLR0913
 
     Notes
     -----
-    Places are computed in float64, and so are values. Where all places are elements (axes exchanged, flips, whole
-    steps), elements are copied. On a device, chunks are decoded there, and the box is resampled there.
+    Places are computed in float64, and so are values. Linear interpolation ignores neighbours without weight, also if
+    they are NaN. Where all places are elements (axes exchanged, flips, whole steps), elements are copied. On a device,
+    chunks are decoded there, and the box is resampled there.
     """
     order = order_of(interpolation)
     affine = checked_map(matrix, offset)
@@ -156,10 +157,9 @@ def read_affine(  # noqa: PLR0913
     result = source._output((*source.shape[:-k], *wanted), final, out, options.memory)
     if not result.size:
         return result
-    if need.order and not need.is_constant and not affine.is_within_reach(wanted):
+    if not need.is_constant and not affine.has_places(wanted):
         raise ArgumentError(
-            "the map leads to places beyond 2**62, where nothing is interpolated: pass another matrix= or offset=, or "
-            "interpolation='nearest'"
+            "the map leads to places beyond the range of float64: pass another matrix=, offset= or shape="
         )
     way = Host() if not isinstance(options.memory, DeviceResults) else OnDevice(options.memory)
     if need.is_constant:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from . import splines
-from .affine_places import BLOCK, coordinate, place_in_box, whole
+from .affine_places import BLOCK, coordinate, place_in_box, reached, whole
 from .jit import in_line, part
 from .memory import f64, i64
 from .slots import affine as S
@@ -19,9 +19,9 @@ def cubic_one(pose: int, axes: int, mode: int, i0: int, i1: int, i2: int) -> flo
     s = f64(p[S.SOURCE])
     fill = f64(p[S.FILL])[0]
     total = 0.0
-    c0 = coordinate(pose, 0, i0, i1, i2)
-    c1 = coordinate(pose, 1, i0, i1, i2)
-    c2 = coordinate(pose, 2, i0, i1, i2)
+    c0 = reached(coordinate(pose, 0, i0, i1, i2))
+    c1 = reached(coordinate(pose, 1, i0, i1, i2))
+    c2 = reached(coordinate(pose, 2, i0, i1, i2))
     j0 = whole(c0)
     j1 = whole(c1)
     j2 = whole(c2)

@@ -41,10 +41,17 @@ def coordinate(pose: int, d: int, i0: int, i1: int, i2: int) -> float:
     return ((f64(pose)[S.OFFSET + d] + m[0] * i0) + m[1] * i1) + m[2] * i2
 
 
+@in_line
+def reached(c: float) -> float:
+    """Return a coordinate; far away ones are cut to what int64 holds, and what is no number, too."""
+    c = c if c > -_LARGEST else -_LARGEST
+    return c if c < _LARGEST else _LARGEST
+
+
 @part
 def whole(c: float) -> int:
     """Return the largest integer of at most a float, as int64; far away ones are cut."""
-    return int64(math.floor(min(max(c, -_LARGEST), _LARGEST)))
+    return int64(math.floor(reached(c)))
 
 
 @part

@@ -70,4 +70,6 @@ def log1p(x: int, n: int, scratch: int) -> None:
         half = 0.5 * f * f
         found = k * _LN2_HIGH - ((half - (s * (half + r) + (k * _LN2_LOW + c))) - f)
         found = found if value > -1.0 else (-_INFINITY if value == -1.0 else _NAN)
+        # Also of a zero that has a sign.
+        found = value if value == 0.0 else found
         f64(x)[i] = found if value < _INFINITY else value

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from gzarr.errors import ArgumentError
 if TYPE_CHECKING:
     from pathlib import Path
 
+LARGE = float(np.finfo("f8").max)
 PROPERTIES = ["label", "area", "bbox", "centroid"]
 OF_IMAGES = [f"intensity_{name}" for name in ("mean", "std", "min", "max")]
 
@@ -94,6 +96,31 @@ def test_infinite_elements_in_any_order(values: list[float], dtype: str, block: 
             wanted = [getattr(image[:-2], name)() for name in ("mean", "std", "min", "max")]
         np.testing.assert_array_equal([table[name][0] for name in OF_IMAGES], wanted)
         assert [table[name][1] for name in OF_IMAGES] == [2, 1, 1, 3]
+
+
+@pytest.mark.parametrize("block", [1, 2, 3, -1])
+@pytest.mark.parametrize(
+    "values",
+    [[-LARGE, 1, 2, 3, 4], [LARGE, -LARGE, 5, -LARGE], [LARGE, -LARGE / 2, -LARGE / 2], [0, 1e200, 3],
+     [5e307, *[-5e307] * 4]],
+    ids=["fill value", "both ends", "halves", "squares", "four"],
+)  # fmt: skip
+def test_numbers_whose_differences_add_up_to_more_than_numbers_can_be(values: list[float], block: int) -> None:
+    orders = list(itertools.permutations(values))
+    images = np.array([(*order, 1.0, 3.0) for order in orders[:: max(len(orders) // 24, 1)]])
+    labels = np.array([*[5] * len(values), 9, 9])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        table = measure(
+            np.broadcast_to(labels, images.shape).copy() + np.arange(len(images))[:, None] * 10, images, block=block
+        )
+    objects = images[:, :-2]
+    with np.errstate(over="ignore"):
+        means = np.ldexp(np.ldexp(objects, -64).sum(axis=1) / len(values), 64)
+        np.testing.assert_allclose(table["intensity_mean"][::2], means, rtol=1e-15, atol=1e-15 * np.abs(values).max())
+        np.testing.assert_array_equal(table["intensity_std"][::2], objects.std(axis=1))
+    assert (table["intensity_std"][::2] == np.inf).all()
+    assert [set(table[name][1::2].tolist()) for name in OF_IMAGES] == [{2.0}, {1.0}, {1.0}, {3.0}]
 
 
 def test_nothing_is_a_table_without_rows() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -61,12 +62,92 @@ def test_results_without_a_part_of_elements(data: np.ndarray, dtype: str) -> Non
     assert whole.tolist() == data.tolist()
 
 
-@pytest.mark.parametrize("interpolation", ["linear", "cubic"])
-def test_places_that_cannot_be_interpolated(interpolation: Any) -> None:
-    data, way = np.arange(1.0, 9.0).reshape(4, 2), {"boundary": 9, "shape": (2, 1)}
-    with pytest.raises(gzarr.ArgumentError, match=r"beyond 2\*\*62"):
-        gzarr.read_affine(data, np.diag([5e18, 1]), interpolation=interpolation, **way)
-    nearest = gzarr.read_affine(data, np.diag([5e18, 1]), interpolation="nearest", **way)
-    assert nearest.tolist() == [[1], [9]]
-    # If all of them are beyond the ends, nothing is.
-    assert (gzarr.read_affine(data, SAME, offset=5e18, interpolation=interpolation, **way) == 9).all()
+@pytest.mark.parametrize("interpolation", ["nearest", "linear", "cubic"])
+def test_places_far_beyond_the_ends(interpolation: Any) -> None:
+    data = np.arange(1.0, 9.0).reshape(4, 2)
+    for far in (5e18, 1e19, 1e300):
+        for step, first in ((far, 1), (-far, 7)):
+            way: dict[str, Any] = {
+                "offset": [0.0 if step > 0 else 3.0, 0],
+                "shape": (2, 1),
+                "interpolation": interpolation,
+            }
+            found = gzarr.read_affine(data, np.diag([step, 1]), boundary=9, **way)
+            np.testing.assert_allclose(found, [[first], [9]], rtol=1e-14)
+            found = gzarr.read_affine(data, np.diag([step, 1]), boundary="edge", **way)
+            np.testing.assert_allclose(found, [[first], [8 - first]], rtol=1e-14)
+        # If all of them are beyond the ends, nothing is read.
+        assert (gzarr.read_affine(data, SAME, offset=far, interpolation=interpolation, boundary=9) == 9).all()
+    # The sum of two numbers beyond float64 is none.
+    with pytest.raises(gzarr.ArgumentError, match="beyond the range of float64"):
+        gzarr.read_affine(
+            data, [[1e308, -1e308], [0, 1]], shape=(9, 9), interpolation=interpolation, boundary="edge"
+        )  # fmt: skip
+
+
+def weighted(data: np.ndarray, matrix: Any, offset: Any, shape: tuple[int, ...]) -> np.ndarray:
+    """Return the sums of the neighbours that have a weight, of places inside of an array."""
+    found = np.empty(shape)
+    for index in np.ndindex(*shape):
+        place = np.array(matrix) @ index + offset
+        before = np.floor(place).astype(int)
+        total = 0.0
+        for corner in itertools.product((0, 1), repeat=data.ndim):
+            weight = np.prod(np.where(corner, place - before, 1 - (place - before)))
+            if weight:
+                with np.errstate(invalid="ignore"):
+                    total += weight * float(data[tuple(before + corner)])
+        found[index] = total
+    return found
+
+
+LARGE = float(np.finfo("f8").max)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("k", [2, 3])
+def test_elements_without_differences(k: int, dtype: str) -> None:
+    """Infinite ones, what is no number, and those whose difference is beyond float64."""
+    rng = np.random.default_rng(k)
+    data = rng.integers(-9, 9, (7,) * k).astype(dtype)
+    for value in (np.nan, np.inf, -np.inf, np.inf):
+        data[tuple(rng.integers(0, 7, k))] = value
+    if dtype == "f8":
+        data[rng.random(data.shape) < 0.2] = LARGE / 2**k
+        data[rng.random(data.shape) < 0.2] = -LARGE
+    for step in (1.0, 0.5, 0.25):
+        matrix, n = np.eye(k) * step, int(5 / step)
+        for offset in (0.25, [0.5, *(0,) * (k - 1)], 0.5):
+            wanted = weighted(data, matrix, offset, (n,) * k)
+            found = gzarr.read_affine(data, matrix, offset=offset, shape=(n,) * k)
+            np.testing.assert_allclose(found, wanted, rtol=1e-15, atol=1e-15 * LARGE if dtype == "f8" else 0)
+            # Whatever lies around it.
+            for d in range(k):
+                shape = tuple(1 if axis == d else n for axis in range(k))
+                one = gzarr.read_affine(data, matrix, offset=offset, shape=shape)
+                np.testing.assert_array_equal(one, np.take(found, [0], d))
+
+
+@pytest.mark.parametrize("dtype", ["u2", "f4", "f8"])
+@pytest.mark.parametrize("k", [2, 3])
+def test_a_place_has_one_value(k: int, dtype: str) -> None:
+    """Whether its neighbours are the last ones of what is read or not: of a plane, nothing else is read."""
+    rng = np.random.default_rng(3)
+    data = (rng.random((9,) * k) * 1000).astype(dtype)
+    matrix = np.eye(k)
+    matrix[1:, 1:] = np.linalg.qr(rng.normal(size=(k - 1, k - 1)))[0] * 0.7
+    offset = np.array([2.0, *4 - matrix[1:, 1:] @ np.full(k - 1, 2.5)])
+    way: dict[str, Any] = {"dtype": "f8", "boundary": "edge"}
+    whole = gzarr.read_affine(data, matrix, offset=offset, shape=(6,) * k, **way)
+    for i in range(6):
+        offset[0] = 2 + i
+        plane = gzarr.read_affine(data, matrix, offset=offset, shape=(1, *(6,) * (k - 1)), **way)
+        np.testing.assert_array_equal(plane[0], whole[i])
+
+
+def test_what_is_hardly_below_the_first_element() -> None:
+    """Its distance from the one before is 1 by rounding: of that one, there is no part."""
+    data = np.array([[5.0, 1], [7, 2]])
+    for boundary in (1e300, np.nan, np.inf):
+        found = gzarr.read_affine(data, SAME, offset=[-1e-20, 0.5], shape=(2, 1), boundary=boundary)
+        np.testing.assert_array_equal(found, [[3], [4.5]])

@@ -9,6 +9,7 @@ import pytest
 from support.sparse_groups import compressed, dense, stored, write
 
 import gzarr
+from gzarr.sparse import host
 
 if TYPE_CHECKING:
     from support.devices import TestedDevice
@@ -91,6 +92,19 @@ def test_logarithms() -> None:
         wanted = np.log1p(numbers)
     np.testing.assert_array_max_ulp(m.to_dense(log1p=True)[0][np.isfinite(wanted)], wanted[np.isfinite(wanted)], 1)
     np.testing.assert_array_equal(m.to_dense(log1p=True)[0][~np.isfinite(wanted)], wanted[~np.isfinite(wanted)])
+
+
+def test_zeros_keep_their_signs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As NumPy's logarithms do; rows that are written past the caches are not added to zeros."""
+    monkeypatch.setattr(host, "STREAM_BYTES", 0)
+    values = np.array([[-0.0, 1.0, 0.0, -0.0, 5e-324]])
+    store = gzarr.MemoryStore()
+    write(store, values.shape, (values[0], np.arange(5), [0, 5]))
+    m = gzarr.sparse.open(store, path="X", device="cpu")
+    for dtype in ("f4", "f8"):
+        found = m.to_dense(dtype=dtype, log1p=True)
+        np.testing.assert_array_equal(np.signbit(found), np.signbit(values))
+        np.testing.assert_allclose(found, np.log1p(values).astype(dtype), rtol=1.2e-7)
 
 
 def test_missing_columns(device: TestedDevice) -> None:

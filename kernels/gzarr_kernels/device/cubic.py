@@ -12,7 +12,7 @@ from ..slots import affine as S
 from .addressing import get, quotient
 from .filters import bits_of_float64, float64_of
 from .language import cuda, float64, int64
-from .resample import THREADS, blocks, coordinate, is_inside, located, place_in_box, real, store_number, whole
+from .resample import THREADS, blocks, coordinate, is_inside, located, place_in_box, reached, real, store_number, whole
 from .target import body, kernel
 from .words import load8, store8
 
@@ -65,6 +65,7 @@ def _cubic_outer(source: Bytes, columns: Column, job: int, pose: int, c0: float,
     """Return an element whose neighbours may be beyond the ends."""
     axes = get(columns, job + S.AXES)
     mode = get(columns, job + S.MODE)
+    c0, c1, c2 = reached(c0), reached(c1), reached(c2)
     j0, j1, j2 = whole(c0), whole(c1), whole(c2)
     total = 0.0
     for k0 in range(4 if axes == 3 else 1):

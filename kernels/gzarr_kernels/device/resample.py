@@ -1,8 +1,8 @@
 """Arrays resampled by affine maps on a device: nearest and linear. Jobs have ``slots/affine.py``.
 
-Each thread makes one element at a time, by what ``affine.py`` does on the host, in the same order: an element that
-needs no checks by steps along each axis, another one as a sum of weighted neighbours. Products are not fused with sums
-(``compiler.py``), so both give the same bits.
+Each thread makes one element at a time, by what ``affine.py`` does on the host, in the same order: by steps along each
+axis, whether an element needs checks or not. Products are not fused with sums (``compiler.py``), so both give the same
+bits.
 
 The kernel trusts its columns: their creator must have checked them against the memory. Places are kept inside of the
 box in any case.
@@ -25,11 +25,12 @@ if TYPE_CHECKING:
     from .addressing import Bytes, Column
 
 __all__ = [
-    "THREADS", "blocks", "coordinate", "is_inside", "located", "place_in_box", "real", "resample", "store_number",
-    "whole",
+    "THREADS", "blocks", "coordinate", "is_inside", "located", "place_in_box", "reached", "real", "resample",
+    "store_number", "whole",
 ]  # fmt: skip
 
 _LARGEST: Final = float(2**62)
+_INFINITY: Final = float("inf")
 _F4: Final = S.KINDS.index("f4")
 
 _folded = body(folding.folded)
@@ -55,10 +56,16 @@ def coordinate(columns: Column, pose: int, d: int, i0: int, i1: int, i2: int) ->
 
 
 @body
-def whole(c: float) -> int:
-    """Return the largest integer of at most a float; far away ones are cut, and what is no number, too."""
+def reached(c: float) -> float:
+    """Return a coordinate; far away ones are cut to what int64 holds, and what is no number, too."""
     c = c if c > -_LARGEST else -_LARGEST
-    c = c if c < _LARGEST else _LARGEST
+    return c if c < _LARGEST else _LARGEST
+
+
+@body
+def whole(c: float) -> int:
+    """Return the largest integer of at most a float; far away ones are cut."""
+    c = reached(c)
     j = int64(c)
     return j - 1 if float64(j) > c else j
 
@@ -180,10 +187,22 @@ def is_inside(columns: Column, job: int, pose: int, c0: float, c1: float, c2: fl
 
 
 @body
-def _between(source: Bytes, offset: int, step: int, kind: int, t: float) -> float:
+def _between(a: float, b: float, t: float) -> float:
+    """Return what is between two numbers, ``t`` of at least 0 and below 1 after the first.
+
+    This is the first where both are equal. A number without weight is ignored, whatever it is.
+    """
+    x = a + t * (b - a)
+    if x > -_INFINITY and x < _INFINITY:
+        return x
+    # The difference of two numbers may be none, or too large to be one.
+    return a if t == 0.0 else (1.0 - t) * a + t * b
+
+
+@body
+def _pair(source: Bytes, offset: int, step: int, kind: int, t: float) -> float:
     """Return what is between an element and the next one along the last axis."""
-    value = _number(source, offset, kind)
-    return value + t * (_number(source, offset + step, kind) - value)
+    return _between(_number(source, offset, kind), _number(source, offset + step, kind), t)
 
 
 @body
@@ -207,10 +226,22 @@ def _inner(source: Bytes, columns: Column, job: int, pose: int, c0: float, c1: f
         t0 = r0 - float64(int64(r0))
     total = 0.0
     for k in range(axes - 1):
-        plane = _between(source, at + k * s0, s2, kind, r2 - float64(j2))
-        plane += (r1 - float64(j1)) * (_between(source, at + k * s0 + s1, s2, kind, r2 - float64(j2)) - plane)
-        total = total + t0 * (plane - total) if k else plane
+        plane = _pair(source, at + k * s0, s2, kind, r2 - float64(j2))
+        plane = _between(plane, _pair(source, at + k * s0 + s1, s2, kind, r2 - float64(j2)), r1 - float64(j1))
+        total = _between(total, plane, t0) if k else plane
     return total
+
+
+@body
+def _split(c: float) -> tuple[int, float]:
+    """Return the element before a place, and how far after it the place is: at least 0, below 1."""
+    c = reached(c)
+    j = whole(c)
+    t = c - float64(j)
+    # By rounding, of what is hardly below 0.
+    if t == 1.0:
+        return j + 1, 0.0
+    return j, t
 
 
 @body
@@ -219,26 +250,26 @@ def _outer(source: Bytes, columns: Column, job: int, pose: int, c0: float, c1: f
     axes = get(columns, job + S.AXES)
     mode = get(columns, job + S.MODE)
     kind = get(columns, job + S.SOURCE_KIND)
-    j0, j1, j2 = whole(c0), whole(c1), whole(c2)
-    total = 0.0
+    (j0, t0), (j1, t1), (j2, t2) = _split(c0), _split(c1), _split(c2)
+    total, plane, row = 0.0, 0.0, 0.0
     for corner in range(8 if axes == 3 else 4):
         k0, k1, k2 = corner >> 2, corner >> 1 & 1, corner & 1
-        t0 = 1.0
-        if axes == 3:
-            t0 = c0 - float64(j0) if k0 else 1.0 - (c0 - float64(j0))
-        t1 = c1 - float64(j1) if k1 else 1.0 - (c1 - float64(j1))
-        t = t0 * t1 * (c2 - float64(j2) if k2 else 1.0 - (c2 - float64(j2)))
-        # What has no weight may be beyond what was read.
-        if t != 0.0:
-            a0 = place_in_box(columns, pose, 0, j0 + k0, mode)
-            a1 = place_in_box(columns, pose, 1, j1 + k1, mode)
-            a2 = place_in_box(columns, pose, 2, j2 + k2, mode)
-            if a0 < 0 or a1 < 0 or a2 < 0:
-                total += t * real(columns, get(columns, pose + S.FILL))
-            else:
-                at = a0 * get(columns, pose + S.STRIDES)
-                at += a1 * get(columns, pose + S.STRIDES + 1) + a2 * get(columns, pose + S.STRIDES + 2)
-                total += t * _number(source, get(columns, pose + S.SOURCE) + at * _width(kind), kind)
+        a0 = place_in_box(columns, pose, 0, j0 + k0, mode)
+        a1 = place_in_box(columns, pose, 1, j1 + k1, mode)
+        a2 = place_in_box(columns, pose, 2, j2 + k2, mode)
+        # One without weight may be beyond what was read: another one is in its place.
+        if a0 < 0 or a1 < 0 or a2 < 0:
+            x = real(columns, get(columns, pose + S.FILL))
+        else:
+            at = a0 * get(columns, pose + S.STRIDES)
+            at += a1 * get(columns, pose + S.STRIDES + 1) + a2 * get(columns, pose + S.STRIDES + 2)
+            x = _number(source, get(columns, pose + S.SOURCE) + at * _width(kind), kind)
+        # With the second of each two, they become one.
+        row = _between(row, x, t2) if k2 else x
+        if k2:
+            plane = _between(plane, row, t1) if k1 else row
+            if k1:
+                total = _between(total, plane, t0) if k0 else plane
     return total
 
 

@@ -77,6 +77,52 @@ def test_boxes_whose_ends_are_guarded(order: int, source: str, final: str, mode:
         np.testing.assert_array_equal(used, columns)
 
 
+def _both(box: np.ndarray[Any, Any], affine: AffineMap, shape: tuple[int, ...], order: int, mode: str) -> Any:
+    """Return the result of the host, which is that of the device."""
+    results = [np.empty(shape) for _ in range(2)]
+    host, device = ([Posed(box, (0,) * box.ndim, box.shape, affine, result, np.nan)] for result in results)
+    Host().resample(host, order, mode)
+    columns, _, _, elements = job_of(device, order, mode, address)
+    kernel = cubic.resample_cubic if order == 3 else k.resample
+    memories = (x.reshape(-1).view("u1") for x in (box, results[1]))
+    launch(kernel, *memories, columns, 0, blocks=min(k.blocks(elements), 2), threads=64)
+    np.testing.assert_array_equal(results[1], results[0])
+    return results[0]
+
+
+@pytest.mark.parametrize("source", ["f4", "f8"])
+def test_elements_without_weight_and_without_differences(source: str) -> None:
+    # Inside, at the edges, and beyond the ends.
+    shape, largest = (6, 12), float(np.finfo(source).max)
+    affine = AffineMap(np.diag([1, 0.5]), np.zeros(2))
+    box = np.arange(30, dtype=source).reshape(5, 6)
+    box[3, 3], box[2, 2], box[1] = np.nan, np.inf, largest
+    box[1, 1::2] = -largest
+    found = _both(box, affine, shape, 1, "constant")
+    wanted = np.full((6, 13), np.nan)
+    wanted[:5, :-2:2] = box
+    with np.errstate(invalid="ignore"):
+        wanted[:5, 1:-2:2] = box[:, :-1].astype("f8") / 2 + box[:, 1:].astype("f8") / 2
+    np.testing.assert_array_equal(found, wanted[:, :12])
+
+
+def test_what_is_hardly_below_the_first_element() -> None:
+    """Its distance from the one before is 1 by rounding."""
+    box = np.array([[5.0, 1], [7, 2]])
+    found = _both(box, AffineMap(np.eye(2), np.array([-1e-20, 0.5])), (2, 1), 1, "constant")
+    np.testing.assert_array_equal(found, [[3], [4.5]])
+
+
+@pytest.mark.parametrize("order", [1, 3])
+def test_places_far_beyond_the_ends(order: int) -> None:
+    box = np.arange(8.0).reshape(4, 2)
+    found = _both(box, AffineMap(np.diag([1e19, 1]), np.array([3.0, 0])), (2, 1), order, "edge")
+    back = _both(box, AffineMap(np.diag([-1e300, 1]), np.array([3.0, 0])), (2, 1), order, "edge")
+    near = _both(box, AffineMap(np.diag([9.0, 1]), np.array([3.0, 0])), (2, 1), order, "edge")
+    near_back = _both(box, AffineMap(np.diag([-9.0, 1]), np.array([3.0, 0])), (2, 1), order, "edge")
+    np.testing.assert_array_equal([found, back], [near, near_back])
+
+
 @pytest.mark.parametrize("shape", [(2,), (300, 7), (5, 9), (3, 70, 13), (2, 1, 65)])
 def test_filter_of_splines(shape: tuple[int, ...]) -> None:
     x = np.random.default_rng(2).uniform(-1, 1, shape)
