@@ -551,6 +551,11 @@ class LocalStore:
         made in it; if the system refuses; or in a subclass, which may do more in ``set``. Of several concurrent calls,
         in threads and processes, one gets the prefix.
 
+        Parameters
+        ----------
+        prefix, to
+            Present and new prefix, both with a slash at the end.
+
         Raises
         ------
         ReadOnlyError

@@ -89,7 +89,9 @@ def run_tests(folder: Path, fails: str) -> tuple[int, str]:
         "    before.touch()\n"
         "    assert again and 'PYTEST_XDIST_WORKER' not in os.environ\n"
     )
-    done = shell(f"source ci/checks.sh; set -e; cd '{folder}'; check made tests '{sys.executable}' -n 2; finish")
+    done = shell(
+        f"unset ${{!PYTEST_*}}; source ci/checks.sh; set -e; cd '{folder}'; check made tests '{sys.executable}' -n 2; finish"
+    )
     return done.returncode, done.stdout
 
 
