@@ -7,6 +7,7 @@ connections and open files, which a child shares with its parent. So a child mak
 from __future__ import annotations
 
 import _thread
+import contextlib
 import os
 import sys
 import weakref
@@ -19,7 +20,7 @@ from ..errors import ArgumentError, StoreError
 from ..guarded import Lock
 from ..importing import import_module
 from ..installing import COMMANDS
-from . import fsspec_web
+from . import fsspec_web, late_changes
 from .byte_ranges import range_to_ask
 
 if TYPE_CHECKING:
@@ -37,6 +38,8 @@ T = TypeVar("T")
 _PARALLEL: Final = frozenset({"arrow_hdfs", "data", "github", "hdfs", "hf", "local", "memory", "sftp", "ssh"})
 #: Seconds by which the wait for a batch is longer than that for each of its requests.
 _MARGIN_S: Final = 2.0
+#: Methods that change the file or folder that is their first argument.
+_CHANGES: Final = frozenset({"pipe_file", "rm_file", "rmdir"})
 #: How many times as long as another call a listing may take, which may be thousands of requests.
 _LISTING: Final = 20
 
@@ -159,7 +162,7 @@ class Calls:
         if self.is_async:
             return self._gather(fs, method, calls, timeout)
         lock = None if self.parallel else _lock_of(fs)
-        return [self._one(getattr(fs, method), call, timeout, lock) for call in calls]
+        return [self._one(getattr(fs, method), call, timeout, lock, _changed_by(fs, method, [call])) for call in calls]
 
     def one(self, method: str, *arguments: Any, **keywords: Any) -> Any:
         """Call a method; return its result, or raise its exception."""
@@ -171,6 +174,11 @@ class Calls:
                 # Break the cycle of exception, traceback and this frame.
                 del found
         return found
+
+    def settle(self, path: str) -> None:
+        """Wait until late changes of a folder, and below it, have ended; raise ``TimeoutError`` if they do not."""
+        if not late_changes.wait(_name(self.fs, path), self.timeout):
+            raise _too_late(self.timeout)
 
     def _gather(self, fs: Any, method: str, calls: Sequence[Arguments], timeout: float) -> list[Any]:
         if ending.is_alone():
@@ -185,26 +193,44 @@ class Calls:
         async def call(arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
             return await asyncio.wait_for(function(*arguments, **keywords), timeout)
 
+        running: list[Any] = []
+        given_up: list[None] = []
+
         async def gather() -> list[Any]:
+            running.append(asyncio.current_task())
+            if given_up:
+                return []
             return await asyncio.gather(*(call(*one) for one in calls), return_exceptions=True)
 
         try:
             found = module("fsspec.asyn").sync(fs.loop, gather, timeout=timeout + _MARGIN_S)
-        # The event loop may stand still, or be gone.
-        except Exception as error:
-            return [error] * len(calls)
+        except BaseException as error:
+            # Nobody waits for it any more, and fsspec lets it go on: a change could come after later ones.
+            given_up.append(None)
+            # The event loop may stand still, or be gone.
+            with contextlib.suppress(RuntimeError):
+                for task in running:
+                    fs.loop.call_soon_threadsafe(task.cancel)
+            if isinstance(error, Exception):
+                return [error] * len(calls)
+            raise
         return [_too_late(timeout) if isinstance(one, TimeoutError) else one for one in found]
 
-    def _one(self, function: Callable[..., Any], call: Arguments, timeout: float, lock: Lock | None) -> Any:
+    def _one(
+        self, function: Callable[..., Any], call: Arguments, timeout: float, lock: Lock | None, changes: Sequence[str]
+    ) -> Any:
         arguments, keywords = call
         # The result, or an exception.
         done: SimpleQueue[Any] = SimpleQueue()
+        given_up: list[None] = []
 
         def run() -> None:
             if lock is not None and not lock.acquire(timeout=timeout):
                 return
             try:
-                done.put(function(*arguments, **keywords))
+                with late_changes.changing(changes, lambda: bool(given_up)) as wanted:
+                    if wanted:
+                        done.put(function(*arguments, **keywords))
             except BaseException as error:
                 done.put(error)
             finally:
@@ -227,8 +253,22 @@ class Calls:
                 run()
         try:
             return done.get(timeout=timeout)
-        except Empty:
-            return RuntimeError(ending.NO_THREADS) if alone else _too_late(timeout)
+        except BaseException as error:
+            # Also after an interrupt.
+            given_up.append(None)
+            if isinstance(error, Empty):
+                return RuntimeError(ending.NO_THREADS) if alone else _too_late(timeout)
+            raise
+
+
+def _changed_by(fs: Any, method: str, calls: Sequence[Arguments]) -> list[str]:
+    """Return names of what calls change."""
+    return [_name(fs, arguments[0]) for arguments, _ in calls] if method in _CHANGES else []
+
+
+def _name(fs: Any, path: str) -> str:
+    """Return a name of a file or folder, the same for all stores of a filesystem."""
+    return f"{id(fs)}/{path.strip('/')}".rstrip("/")
 
 
 def _lock_of(fs: Any) -> Lock:

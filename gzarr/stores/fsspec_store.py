@@ -176,7 +176,7 @@ class FsspecStore(RequestedValues, WholeValues):
 
     def _path(self, key: str) -> str:
         # In a URL, a key is part of the path.
-        return self._base + (quote(key) if self._is_http else key)
+        return self._base + (quote(key, errors="surrogateescape") if self._is_http else key)
 
     def _error(self, what: str, key: str, error: BaseException) -> StoreError:
         known = isinstance(error, (ArgumentError, StoreError, BadReferenceError))
@@ -518,6 +518,12 @@ class FsspecStore(RequestedValues, WholeValues):
     def erase_prefix(self, prefix: str) -> None:
         """Erase all keys that start with ``prefix``, and then the empty directories that this leaves."""
         self._check_writable()
+        split_prefix(prefix)
+        try:
+            # What arrives after the listing would stay.
+            self._calls.settle(self._path(prefix))
+        except TimeoutError as error:
+            raise self._error("erase", prefix, error) from None
         self.erase_values(self.list_prefix(prefix))
         if not self._calls.has_directories:
             return

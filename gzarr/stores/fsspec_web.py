@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import sys
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import StoreError
+from .content_encodings import content_encodings
 from .object_errors import NO_RANGES
 from .remote_answers import STATUSES, WHOLE, why_not_part, why_not_whole
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
+
+
+#: Content encodings that aiohttp undoes, or raises an error for.
+_UNDONE: Final = frozenset(("br", "deflate", "gzip"))
 
 
 class NoRangesError(StoreError):
@@ -32,6 +37,14 @@ def checked(cat_file: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[
     return partial(_cat_file, cat_file.__self__)  # type: ignore[attr-defined]
 
 
+def _encoding(response: Any) -> str:
+    """Return the content encoding that aiohttp leaves as it is, without a word; empty if there is none."""
+    encodings = content_encodings(response.headers.get("Content-Encoding", ""))
+    # Later versions undo zstd, too, and then ask for it.
+    undone = {"zstd"} if "zstd" in response.request_info.headers.get("Accept-Encoding", "") else set()
+    return "" if len(encodings) == 1 and encodings[0] in _UNDONE | undone else ", ".join(encodings)
+
+
 async def _cat_file(fs: Any, url: str, start: int | None = None, end: int | None = None) -> bytes:
     """Return the bytes of a file, or of a part of it; a negative ``start`` stands for the last bytes.
 
@@ -47,11 +60,14 @@ async def _cat_file(fs: Any, url: str, start: int | None = None, end: int | None
         options["headers"] = {"Accept-Encoding": "identity", **options.get("headers", {}), "Range": f"bytes={part}"}
     session = await fs.set_session()
     async with session.get(fs.encode_url(url), **options) as response:
+        encoding = _encoding(response)
         status, stated = response.status, response.headers.get("Content-Range", "").encode("latin-1", "replace")
         # A whole value may be large, and is no use.
         ignored = start is not None and start > 0 and status < 300 and (status in WHOLE or status not in STATUSES)
         body: bytes = b"" if ignored else await response.read()
         fs._raise_not_found_for_status(response, url)
+    if encoding and body:
+        raise StoreError(f"the server sends it with the content encoding {encoding!r}, which fsspec does not undo")
     if start is None:
         wrong = why_not_whole(status, stated, len(body))
     else:

@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import StoreError
-from . import io_threads, plain_gets
+from . import io_threads, late_changes, plain_gets
 from .atomic_files import TEMPORARY
 from .attempts import FailedRequest
 from .buffers import as_view
@@ -131,14 +131,15 @@ class HttpStore(RemoteStore):
                 yield from objects.items()
                 folders.extend(prefixes)
 
-    def _key(self, path: str) -> str | None:
+    def _key(self, path: str, prefix: str) -> str | None:
         # Drafts of values are not values.
-        return None if path.rpartition("/")[2].startswith(TEMPORARY) else super()._key(path)
+        return None if path.rpartition("/")[2].startswith(TEMPORARY) else super()._key(path, prefix)
 
     def erase_prefix(self, prefix: str) -> None:
         """Erase all keys that start with ``prefix``, and the folders that held them."""
         self._check_writable()
         split_prefix(prefix)
+        late_changes.wait(self._name(prefix).rstrip("/"))
         keys, prefixes = self.list_dir(prefix)
         if not keys and not prefixes:
             return
@@ -165,8 +166,9 @@ class HttpStore(RemoteStore):
         def copy(module: Any, store: Any) -> None:
             module.copy(store, self._path(draft), self._path(key), overwrite=False)
 
+        interrupted = False
         try:
-            io_threads.call(lambda: self._send(partial(self._put, draft, view, "overwrite")))
+            self._change(draft, view, partial(self._put, draft, view, "overwrite"))
             try:
                 return self._create(key, view, copy)
             except FailedRequest as failed:
@@ -179,7 +181,16 @@ class HttpStore(RemoteStore):
                 raise
         except FailedRequest as failed:
             raise self._error("create", key, failed) from None
+        except StoreError:
+            raise
+        except BaseException:
+            # An interrupt. The draft may still be on its way, which its erasure waits for; the caller does not.
+            interrupted = not io_threads.is_one()
+            raise
         finally:
             # What is left of it is not a value.
-            with contextlib.suppress(StoreError):
-                self.erase(draft)
+            if interrupted:
+                io_threads.start(partial(self.erase, draft))
+            else:
+                with contextlib.suppress(StoreError):
+                    self.erase(draft)

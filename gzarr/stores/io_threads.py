@@ -84,9 +84,8 @@ def submit(task: Task, given_up: GivenUp | None = None) -> None:
 
 
 def given_up() -> bool:
-    """Return whether nobody waits any more for the task of the present thread, so that it need not try again."""
-    asked: GivenUp | None = getattr(_here, "given_up", None)
-    return asked is not None and asked()
+    """Return whether nobody waits any more for the task of the present thread, so that it must not try again."""
+    return wanted_by()[0]()
 
 
 def wanted_by() -> tuple[GivenUp, bool]:
@@ -173,7 +172,7 @@ def each(work: Callable[[int], object], items: int, workers: int) -> None:
     try:
         call_all([serve] * min(workers, items))
     except BaseException:
-        # The caller was interrupted: values in progress are completed, others are not begun.
+        # The caller was interrupted: requests in progress are completed, others are not begun.
         stopped.append(None)
         raise
     if failed:
@@ -202,6 +201,9 @@ class _Outcome(Generic[T]):
         self._given_up = True
 
     def run(self) -> None:
+        if self._given_up:
+            # What it would write may have been written by others since.
+            return
         before, _here.outcome = getattr(_here, "outcome", None), self
         try:
             self._done.put((self._function(),))

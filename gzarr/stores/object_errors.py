@@ -75,7 +75,11 @@ _ERROR_WITHIN: Final = re.compile(
 _URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s'\"<>]+")
 
 _NO_BUCKET_CODES: Final = frozenset({"nosuchbucket", "containernotfound", "nosuchcontainer", "bucketnotfound"})
-_ABSENT_CODES: Final = frozenset({"nosuchkey", "blobnotfound", "nosuchobject", "resourcenotfound", "pathnotfound"})
+_ABSENT_CODES: Final = frozenset(
+    {"nosuchkey", "blobnotfound", "nosuchobject", "objectnotfound", "resourcenotfound", "pathnotfound"}
+)
+#: It says no more than the status, 404.
+_VAGUE_CODE: Final = "notfound"
 #: Codes of refusals.
 _DENIED_CODES: Final = frozenset(
     {
@@ -295,10 +299,12 @@ def _of_known_status(status: int, code: str, reason: str, url: str, *, listing: 
     if code.lower() in _NO_BUCKET_CODES:
         return Failure(Kind.NO_BUCKET, status, reason)
     if status == 404:
-        if code and code.lower() not in _ABSENT_CODES:
+        # Pages of web servers may have any code in them, such as that of a language.
+        is_web, is_known = url.startswith("http"), code.lower() in _ABSENT_CODES
+        if code and not is_known and code.lower() != _VAGUE_CODE and not is_web:
             # Something else is missing, or wrong: never take that for an absent chunk.
             return Failure(Kind.FINAL, 404, reason)
-        certain = bool(code) or (url.startswith("http") and not listing)
+        certain = is_known or (is_web and not listing)
         return Failure(Kind.ABSENT if certain else Kind.ABSENT_OR_NO_BUCKET, status, reason)
     if status in (401, 403) or code.lower() in _DENIED_CODES:
         return Failure(Kind.FINAL, status, f"{reason}; {_how_to_sign(url)}")

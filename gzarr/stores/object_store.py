@@ -39,7 +39,7 @@ class ObjectStore(RemoteStore):
         except FailedRequest as failed:
             raise self._error("list", prefix, failed) from None
         self._seen = True
-        keys = (self._key(entry["path"]) for entry in found)
+        keys = (self._key(entry["path"], prefix) for entry in found)
         return [key for key in keys if key is not None], len(found) < PAGE_KEYS
 
     def create(self, key: str, value: Buffer) -> bool:

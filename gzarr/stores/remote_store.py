@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from ..errors import ArgumentError, ReadOnlyError, StoreError, ValueReplacedError, ValueSizeError
 from ..flags import flag
-from . import attempts, curl_threads, io_threads, obstore_module, redaction, traffic
+from . import attempts, curl_threads, io_threads, late_changes, obstore_module, redaction, traffic
 from .arriving import Arriving, Pace
 from .attempts import FailedRequest, ShortAnswerError
 from .base import Answer, ByteRange, Request, RequestLimits
@@ -24,7 +24,7 @@ from .byte_ranges import check_range, describe_range
 from .content_encodings import without_length
 from .keys import is_key, split_key, split_prefix
 from .locations import location_of
-from .object_errors import Kind, failure_of, is_unreadable
+from .object_errors import NO_RANGES, Kind, failure_of, is_unreadable
 from .plain_gets import Gets
 from .plain_urls import PlainUrls
 from .remote_answers import OtherBytesError, few_times, other_range
@@ -58,6 +58,8 @@ PART_BYTES: Final = 16 << 20
 PAGE_KEYS: Final = 1000
 #: What obstore says of a successful answer whose length is not known before its end.
 LACKS_LENGTH: Final = "Content-Length Header missing"
+#: Statuses of servers that do not know HEAD.
+_NO_HEAD: Final = frozenset((405, 501))
 _NO_CERTIFICATES: Final = (
     "this machine has no CA certificates, and obstore makes no connection without any, not even for http://: install "
     "them (often a package ca-certificates), or set SSL_CERT_FILE to a file that has some"
@@ -225,10 +227,12 @@ class RemoteStore(RequestedValues, WholeValues):
         listing: bool = False,
         upload: int = 0,
         first: FailedRequest | None = None,
+        changes: Sequence[str] = (),
     ) -> T:
         """Return ``request(obstore, store)``; send it again while that may help and the time is not over.
 
-        ``upload`` is the number of bytes that it sends, and ``first`` a first attempt that has failed.
+        ``upload`` is the number of bytes that it sends, ``first`` a first attempt that has failed, and ``changes`` are
+        the keys that it changes.
 
         Raises
         ------
@@ -245,7 +249,12 @@ class RemoteStore(RequestedValues, WholeValues):
             self.timeout,
             first,
             self.connections(),
+            [self._name(key) for key in changes],
         )
+
+    def _name(self, key: str) -> str:
+        """Return a name of the value of a key, the same in all stores of this process that have it."""
+        return f"{self._location or id(self)}/{key}"
 
     def _error(self, what: str, key: str | None, failed: FailedRequest) -> StoreError:
         times = f"{failed.attempts} attempt{'s' * (failed.attempts > 1)}"
@@ -468,6 +477,16 @@ class RemoteStore(RequestedValues, WholeValues):
             if LACKS_LENGTH in failed.failure.reason or is_unreadable(failed.failure):
                 # It is there, but the server does not say how long it is, or obstore cannot read what it says.
                 return {}
+            if failed.failure.status in _NO_HEAD:
+                try:
+                    return None if self._get(Request(key, ByteRange(0, 1))).value is None else {}
+                except ValueSizeError:
+                    # It is empty.
+                    return {}
+                except StoreError as error:
+                    if NO_RANGES not in str(error):
+                        raise
+                    return {}
             raise self._error(what, key, failed) from None
         return meta
 
@@ -530,16 +549,26 @@ class RemoteStore(RequestedValues, WholeValues):
             begins.add(begin)
             for entry in found:
                 last = path = entry["path"]
-                key = self._key(path)
+                key = self._key(path, prefix)
                 if key is not None:
                     yield key, entry
 
-    def _key(self, path: str) -> str | None:
-        """Return the key of an object, or the prefix of some; None if it lies outside the root, or is neither."""
-        if not path.startswith(self._prefix):
+    def _key(self, path: str, prefix: str) -> str | None:
+        """Return the key of an object, or the prefix of some; None if it is neither, or not below ``prefix``.
+
+        Consoles of object stores make markers of folders: objects whose names end with a slash, which obstore leaves
+        out. So the marker of the folder itself looks like another object beside it.
+        """
+        begin = self._prefix + prefix
+        if not path.startswith(begin) or path == begin:
             return None
         key = path[len(self._prefix) :]
         return key if is_key(key.removesuffix("/")) else None
+
+    def _direct_key(self, path: str, prefix: str) -> str | None:
+        """Return the same; None also if it is not directly below: some WebDAV servers list all that is."""
+        key = self._key(path, prefix)
+        return None if key is None or "/" in key[len(prefix) :].removesuffix("/") else key
 
     def list_dir(self, prefix: str) -> Listing:
         """Return the keys and the prefixes directly under ``prefix``, in full from the root, each sorted."""
@@ -559,8 +588,8 @@ class RemoteStore(RequestedValues, WholeValues):
         folder = self._path(prefix)
         found = self._send(lambda module, store: module.list_with_delimiter(store, folder or None), listing=True)
         self._seen = True
-        objects = ((self._key(entry["path"]), entry) for entry in found["objects"])
-        folders = (self._key(f"{path}/") for path in found["common_prefixes"])
+        objects = ((self._direct_key(entry["path"], prefix), entry) for entry in found["objects"])
+        folders = (self._direct_key(f"{path}/", prefix) for path in found["common_prefixes"])
         return {key: entry for key, entry in objects if key is not None}, [name for name in folders if name]
 
     # -- writing
@@ -583,7 +612,7 @@ class RemoteStore(RequestedValues, WholeValues):
         split_key(key)
         view = as_view(value, key)
         try:
-            io_threads.call(lambda: self._send(partial(self._put, key, view, "overwrite"), upload=view.nbytes))
+            self._change(key, view, partial(self._put, key, view, "overwrite"))
         except FailedRequest as failed:
             raise self._error("write", key, failed) from None
         self._seen = True
@@ -591,6 +620,10 @@ class RemoteStore(RequestedValues, WholeValues):
     def set_parts(self, key: str, parts: Sequence[Buffer]) -> None:
         """Store the concatenation of some buffers under ``key``, like :meth:`set`."""
         self.set(key, parts[0] if len(parts) == 1 else b"".join(as_view(part, key) for part in parts))
+
+    def _change(self, key: str, view: memoryview, request: Callable[[Any, Any], None]) -> None:
+        """Send a request that stores a value; raise :class:`FailedRequest` if it fails for good."""
+        io_threads.call(lambda: self._send(request, upload=view.nbytes, changes=(key,)))
 
     def _put(self, key: str, view: memoryview, mode: str | dict[str, Any], module: Any, store: Any) -> None:
         large = view.nbytes > MULTIPART_BYTES and mode == "overwrite" and self._takes_parts
@@ -618,12 +651,12 @@ class RemoteStore(RequestedValues, WholeValues):
             If it fails for another reason.
         """
         try:
-            io_threads.call(lambda: self._send(request, upload=view.nbytes))
+            self._change(key, view, request)
         except FailedRequest as failed:
             if failed.failure.kind is not Kind.CONDITION:
                 raise
             # The answer to an earlier attempt may have been lost after the server had stored the value.
-            return failed.attempts > 1 and self.get(key) == view.tobytes()
+            return failed.may_be_done and self.get(key) == view.tobytes()
         return True
 
     def erase_values(self, keys: Iterable[str]) -> None:
@@ -639,20 +672,25 @@ class RemoteStore(RequestedValues, WholeValues):
         # S3 takes many in a request. Elsewhere, one absent key would end a request for many.
         together = len(keys) if self._recipe[0] == "S3Store" else 1
 
-        def send(begin: int) -> None:
-            some = keys[begin : begin + together]
+        def send(i: int) -> None:
+            some = keys[i * together : (i + 1) * together]
             paths = [self._path(key) for key in some]
             try:
-                self._send(lambda module, store: module.delete(store, paths if len(paths) > 1 else paths[0]))
+                self._send(
+                    lambda module, store: module.delete(store, paths if len(paths) > 1 else paths[0]), changes=some
+                )
             except FailedRequest as failed:
                 if not self._is_absent("erase", some[0], failed):
                     raise self._error("erase", some[0], failed) from None
 
-        io_threads.call_all([partial(send, begin) for begin in range(0, len(keys), together)])
+        # Once one has failed for good, none goes on behind the caller's back.
+        io_threads.each(send, -(-len(keys) // together), io_threads.io_thread_count())
 
     def erase_prefix(self, prefix: str) -> None:
         """Erase all keys that start with ``prefix``."""
         self._check_writable()
+        # What arrives after the listing would stay.
+        late_changes.wait(self._name(prefix).rstrip("/"))
         self.erase_values(self.list_prefix(prefix))
 
 

@@ -330,6 +330,11 @@ def remote_store(
             f"{_shown(url)!r}: a web server takes the storage_options 'timeout', {', '.join(map(repr, _LIMITS))} and "
             f"'client_options', not {', '.join(map(repr, sorted(options)))}"
         )
+    if "%2f" in parts.path.lower():
+        raise ArgumentError(
+            f"{_shown(url)!r}: obstore would ask for '/' in place of '%2F' in the path; open it by fsspec, as "
+            f"'fsspec+{_shown(url)}'"
+        )
     if scheme == "http":
         client.setdefault("allow_http", True)
     base = f"{scheme}://{parts.netloc}"
