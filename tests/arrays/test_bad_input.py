@@ -904,8 +904,10 @@ def test_store_that_fails(engine: str, chain: str, failure: OSError) -> None:
         assert str(failure) in str(error)
 
 
-@pytest.mark.parametrize("what", ["short", "long"])
-@pytest.mark.parametrize("chain", ["none", "zstd", "bz2"])
+# Bytes after a stream of bz2 are ignored.
+@pytest.mark.parametrize(
+    ("chain", "what"), [("none", "short"), ("none", "long"), ("zstd", "short"), ("zstd", "long"), ("bz2", "short")]
+)
 def test_store_that_returns_too_little(engine: str, chain: str, what: str) -> None:
     values = Values(MemoryStore())
     values.array(chain)
