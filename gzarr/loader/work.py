@@ -377,6 +377,15 @@ class EpochWork:
             # An error's traceback has this frame: they would keep each other until garbage is collected.
             del bad, error
 
+    def _empty_queues(self) -> None:
+        """Let go of what nobody takes any more, and wake who waits: what a thread puts in last may be an error."""
+        waiting: tuple[SimpleQueue[Any], ...] = (self.complete, self.ready)
+        for queue in waiting:
+            with contextlib.suppress(Empty):
+                while True:
+                    queue.get_nowait()
+            queue.put(None)
+
     def _forget_failures(self) -> None:
         """Forget errors that will not be told: their tracebacks have the batches that have them."""
         with contextlib.suppress(IndexError):
@@ -427,6 +436,7 @@ class EpochWork:
             if self.kept is not None:
                 self.kept.clear()
             if self.stopped:
+                self._empty_queues()
                 self._forget_failures()
 
     def _block(self, begin: int, end: int) -> _BlockOfEpoch | None:
@@ -478,6 +488,7 @@ class EpochWork:
             self.ready.put(Ready(error, 0, failed=True))
         finally:
             if self.stopped:
+                self._empty_queues()
                 self._forget_failures()
 
     def _next_of(self, results: Iterator[Ready]) -> Ready | None:
@@ -551,12 +562,7 @@ class EpochWork:
     def stop(self) -> None:
         """End the threads: at once while they wait, or after the requests and chunks that are being read."""
         self.stopped = self.monitor.cancelled = True
-        waiting: tuple[SimpleQueue[Any], ...] = (self.complete, self.ready)
-        for queue in waiting:
-            with contextlib.suppress(Empty):
-                while True:
-                    queue.get_nowait()
-            queue.put(None)
+        self._empty_queues()
         self.freed.put(0)
         self.places.put(None)
         if self.ahead is not None:
