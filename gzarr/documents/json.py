@@ -176,18 +176,7 @@ def load_document(data: bytes, key: str) -> dict[str, Any]:
 
 
 def check_length(data: bytes, key: str) -> None:
-    """Refuse a document that is too long.
-
-    Parameters
-    ----------
-    data, key
-        As for :func:`load_document`.
-
-    Raises
-    ------
-    MetadataError
-        If it is.
-    """
+    """Refuse a document that is too long by a :class:`MetadataError`; ``key`` is for its message."""
     if len(data) > MAX_DOCUMENT_BYTES:
         raise MetadataError(
             f"the document has {len(data)} bytes; more than {MAX_DOCUMENT_BYTES} are not read as metadata", key=key

@@ -191,6 +191,25 @@ def test_what_failed_is_not_kept(
     assert work() is None
 
 
+def test_an_error_that_comes_after_the_end_is_not_kept(
+    root: Path, monkeypatch: pytest.MonkeyPatch, uncollected: None
+) -> None:
+    """Its traceback has the frames of the thread, and these the memory of the epoch."""
+
+    def fails(*_: object) -> None:
+        raise ValueError("late")
+
+    batches: Any = iter(rows(root, prefetch=2))
+    work = batches._work
+    monkeypatch.setattr(type(work), "_block", fails)
+    work.stop()
+    work.run_reader()
+    gone = weakref.ref(work)
+    del batches, work
+    await_end_of_threads()
+    assert gone() is None
+
+
 @pytest.mark.parametrize("way", ["close", "break", "collect", "exhaust", "error"])
 def test_threads_end(root: Path, way: str) -> None:
     # Errors of other tests keep their iterators until they are collected.
