@@ -11,7 +11,7 @@ import numpy as np
 
 from ..cached import cached_property
 from ..integers import as_integer
-from .boundary import Cut, Run, runs
+from ..windows.runs import Cut, Run, runs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,7 +9,6 @@ import numpy as np
 
 from ..engines.cpu.batch import Pieces
 from ..engines.kernels import address
-from .reading import padded_indices, runs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -50,13 +49,13 @@ class GatheredWindows:
         # One element, which lives as long as this.
         self._fill = np.array([source.array.metadata.absent_element], source.array.dtype)
 
-    def padded(self, start: IntArray, inside: IntArray, box: int) -> Iterator[tuple[Any, Any, int, Any]]:
+    def padded(self, start: IntArray, box: int) -> Iterator[tuple[Any, Any, int, Any]]:
         """Yield the pieces of a window that is partly outside of the array.
 
         Parameters
         ----------
-        start, inside
-            int64 ``(ndim,)``: first element of the window, and of what was read for it.
+        start
+            int64 ``(ndim,)``, first element of the window.
         box
             Its box.
 
@@ -65,21 +64,21 @@ class GatheredWindows:
         First element of the piece in the window, its shape, the address of its first element in the slab, and the
         strides of its elements there, in bytes.
         """
-        array, part = self.source.array, self.source.part
+        part = self.source.part
         axes = []
         for d, length in enumerate(part.shape):
-            along = np.arange(length)[:: -1 if d in part.flip else 1]
-            wanted = padded_indices(int(start[d]) + along, array.shape[d], part.pad)
-            axes.append(list(runs(np.where(wanted < 0, wanted, wanted - inside[d]))))
+            along = self.source.runs(d, int(start[d]))
+            axes.append([run.turned(length) for run in along] if d in part.flip else along)
         strides = self._strides[box].tolist()
-        base = int(self._bases[box] + (inside - self.boxes.low[box]) @ self._strides[box])
+        base = int(self._bases[box] - self.boxes.low[box] @ self._strides[box])
         for piece in itertools.product(*axes):
-            begins, counts, firsts, steps = zip(*piece, strict=True)
-            if min(firsts) < 0:
+            begins, counts = [run.begin for run in piece], [run.end - run.begin for run in piece]
+            firsts = [run.first for run in piece if run.first is not None]
+            if len(firsts) < len(piece):
                 yield begins, counts, address(self._fill), [0] * len(strides)
             else:
                 first = base + sum(i * s for i, s in zip(firsts, strides, strict=True))
-                yield begins, counts, first, [i * s for i, s in zip(steps, strides, strict=True)]
+                yield begins, counts, first, [run.step * s for run, s in zip(piece, strides, strict=True)]
 
 
 def pieces(parts: Sequence[tuple[GatheredWindows, IntArray, IntArray, IntArray]]) -> Pieces:
@@ -131,7 +130,7 @@ def pieces(parts: Sequence[tuple[GatheredWindows, IntArray, IntArray, IntArray]]
         found = [
             (int(rows[i]), int(places[i]), *piece)
             for i in np.flatnonzero(moved & (0 not in shape)).tolist()
-            for piece in windows.padded(starts[i], inside[i], int(which[i]))
+            for piece in windows.padded(starts[i], int(which[i]))
         ]
         if found:
             # Each is an input of its own: its first element is where it begins.

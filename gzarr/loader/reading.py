@@ -16,19 +16,20 @@ from ..plan.planner import plan_windows
 from ..sparse.kept_rows import KeptRows, SparseRows, entry_nbytes, row_nbytes
 from ..sparse.parts import Parts
 from ..sparse.view import DenseView
-from ..windows.boundary import MODES, folded
+from ..windows.runs import runs
 from .posing import pose
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     import numpy.typing as npt
 
     from ..arrays.array import Array
     from ..arrays.exporting import ExportedArray
     from ..metadata.chunk_grid import ChunkGrid
+    from ..windows.runs import Run
     from .memory import Memory
-    from .samples import Pad, Part
+    from .samples import Part
 
     B = TypeVar("B", bound=dict[str, Any])
     IntArray = npt.NDArray[np.int64]
@@ -300,6 +301,12 @@ class Source:
         assert self.part.posed is not None
         pose(self.array, self.part.posed, str(self.part.pad), windows, inside, origins, samples, memory)
 
+    def runs(self, d: int, start: int) -> list[Run]:
+        """Return the runs of elements that a window of the part's shape has along a dimension, from ``start`` on."""
+        pad = self.part.pad
+        boundary = 0 if pad is None or pad == "fill" else pad
+        return runs(start, start + self.part.shape[d], self.array.shape[d], boundary)
+
     def pad(self, sample: Any, window: Any, start: IntArray, inside: IntArray, memory: Memory) -> None:
         """Fill a sample from the window that was read for it, which may share its memory.
 
@@ -320,46 +327,21 @@ class Source:
         for d in axes:
             shape = (*whole.shape[:d], self.part.shape[d], *whole.shape[d + 1 :])
             padded = empty(shape, whole.dtype)
-            wanted = padded_indices(start[d] + np.arange(shape[d]), self.array.shape[d], self.part.pad)
             before = (slice(None),) * d
-            for at, count, first, step in runs(np.where(wanted < 0, wanted, wanted - inside[d])):
-                if first < 0:
-                    target = padded[(*before, slice(at, at + count))]
+            for run in self.runs(d, int(start[d])):
+                target = padded[(*before, slice(run.begin, run.end))]
+                if run.first is None:
                     copy(target, memory.constant(self.array.metadata.absent_element, target.dtype, target.shape))
-                elif step:
-                    end = first + step * count
-                    source = slice(first, end if end >= 0 else None, step)
-                    copy(padded[(*before, slice(at, at + count))], whole[(*before, source)])
+                    continue
+                first = run.first - int(inside[d])
+                if run.step:
+                    end = first + run.step * (run.end - run.begin)
+                    copy(target, whole[(*before, slice(first, end if end >= 0 else None, run.step))])
                 else:
-                    for i in range(at, at + count):
+                    for i in range(run.begin, run.end):
                         copy(padded[(*before, slice(i, i + 1))], whole[(*before, slice(first, first + 1))])
             whole = padded
         copy(sample, whole)
-
-
-def runs(indices: IntArray) -> Iterator[tuple[int, int, int, int]]:
-    """Cut indices into runs: yield where each begins, its length, its first index, and its step: -1, 0 or 1.
-
-    Negative indices stand for fill values; their step is 0.
-    """
-    listed: list[int] = indices.tolist()
-    at = 0
-    while at < len(listed):
-        first, end = listed[at], at + 1
-        following = listed[end] if end < len(listed) else first
-        step = following - first if first >= 0 and following >= 0 and abs(following - first) <= 1 else 0
-        # A run that descends to 0 does not go on with a fill value.
-        while end < len(listed) and listed[end] == first + step * (end - at) and (first < 0 or listed[end] >= 0):
-            end += 1
-        yield at, end - at, first, step
-        at = end
-
-
-def padded_indices(indices: IntArray, size: int, pad: Pad | None) -> IntArray:
-    """Return the elements that stand for some indices along an axis, as in ``numpy.pad``; -1 for fill values."""
-    if pad in MODES:
-        return folded(indices, size, pad)
-    return np.where((indices >= 0) & (indices < size), indices, -1)
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,11 +17,11 @@ import gzarr
 from gzarr.arrays.recycling import RecycledResults
 from gzarr.blocks.assembly import kept_assemblies
 from gzarr.blocks.axes import WindowLayout
-from gzarr.blocks.boundary import Cut
 from gzarr.blocks.first_block import FirstBlock
 from gzarr.blocks.sharing import SharedPiece
 from gzarr.blocks.workers import run
 from gzarr.engines import pool
+from gzarr.windows.runs import Cut
 
 if TYPE_CHECKING:
     from gzarr.blocks import Block

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 import gzarr
 from gzarr.blocks import Block, Output
-from gzarr.blocks.boundary import runs
 from gzarr.errors import ArgumentError
 from gzarr.windows.boundary import MODES, folded
+from gzarr.windows.runs import runs
 
 Array = np.ndarray[Any, Any]
 BOUNDARIES: list[Any] = ["symmetric", "reflect", "edge", "wrap", 7, -3]
@@ -81,12 +81,15 @@ def test_it_is_what_numpy_pads_with(drawn: st.DataObject) -> None:
 @settings(max_examples=200)
 @given(st.integers(1, 6), st.integers(-30, 30), st.integers(0, 40), st.sampled_from(MODES))
 def test_runs_are_what_stands_at_each_place(size: int, begin: int, length: int, mode: Any) -> None:
-    found: list[int] = []
-    for run in runs(begin, begin + length, size, mode):
-        assert run.first is not None
-        assert run.begin == len(found) < run.end
-        found += [run.first + run.step * i for i in range(run.end - run.begin)]
-    assert found == folded(np.arange(begin, begin + length), size, mode).tolist()
+    along = runs(begin, begin + length, size, mode)
+    there = folded(np.arange(begin, begin + length), size, mode).tolist()
+    for each, expected in (along, there), ([run.turned(length) for run in reversed(along)], there[::-1]):
+        found: list[int] = []
+        for run in each:
+            assert run.first is not None
+            assert run.begin == len(found) < run.end
+            found += [run.first + run.step * i for i in range(run.end - run.begin)]
+        assert found == expected
 
 
 @pytest.mark.parametrize(("mode", "size"), [("edge", 12), *((mode, 1) for mode in MODES)])

@@ -10,7 +10,7 @@ import pytest
 import gzarr
 from gzarr.engines.cpu import batch as batches_of
 from gzarr.loader import Loader, Patches, Windows, slabs
-from gzarr.loader.reading import Source, runs
+from gzarr.loader.reading import Source
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -131,16 +131,3 @@ def test_text_beside_numbers() -> None:
 def test_samples_without_elements() -> None:
     array = gzarr.create_array(gzarr.MemoryStore(), shape=(30, 0), dtype="u2", chunks=(4, 1))
     assert {batch["x"].shape for batch in Loader(array, Windows(0, {"x": (0, 4)}), batch_size=3)} == {(3, 5, 0)}
-
-
-@pytest.mark.parametrize(
-    "indices",
-    [[3, 2, 1, 0, 1, 2, 3, 2], [0, 0, 0, 1, 2, 2], [-1, -1, 0, 1, -1], [1, 0, -1, -1], [5], [0, 4, 8], [2, 2]],
-    ids=str,
-)
-def test_runs_of_indices(indices: list[int]) -> None:
-    found = list(runs(np.array(indices)))
-    again = [first + step * i for _, count, first, step in found for i in range(count)]
-    assert again == indices
-    assert [at for at, *_ in found] == np.cumsum([0, *(count for _, count, _, _ in found)])[:-1].tolist()
-    assert all(step == 0 for _, _, first, step in found if first < 0)

@@ -1,4 +1,4 @@
-"""What lies beyond the ends of an array: from which of its elements the halo of a block is made."""
+"""Which elements of an array a window is made of along one axis, also where it goes beyond the array's ends."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ..windows.boundary import Mode
+    from .boundary import Mode
 
 
 class Cut(NamedTuple):
@@ -40,7 +40,7 @@ class Cut(NamedTuple):
 
 
 class Run(NamedTuple):
-    """Neighbouring elements of a block's window, along one axis.
+    """Neighbouring elements of a window, along one axis.
 
     Attributes
     ----------
@@ -71,6 +71,12 @@ class Run(NamedTuple):
             return None
         first = self.first + self.step * skip - low
         return Cut(self.begin + skip, stop - skip, first, self.step, which, high - low)
+
+    def turned(self, length: int) -> Run:
+        """Return the same elements in a window of some length that is reversed."""
+        count = self.end - self.begin
+        first = None if self.first is None else self.first + self.step * (count - 1)
+        return Run(length - self.end, length - self.begin, first, -self.step)
 
     @property
     def extent(self) -> tuple[int, int]:
