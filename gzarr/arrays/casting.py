@@ -44,6 +44,9 @@ def cast(array: npt.NDArray[Any], dtype: np.dtype[Any], node: str) -> npt.NDArra
         If the dtype cannot hold one of them.
     """
     if dtype.kind in "mM" and array.dtype.kind == dtype.kind:
+        here, there = np.datetime_data(array.dtype)[0], np.datetime_data(dtype)[0]
+        if there == "generic" and here != "generic":
+            return _without_unit(array, dtype, node)
         try:
             result = array.astype(dtype, casting="same_kind")
         except TypeError:
@@ -53,8 +56,7 @@ def cast(array: npt.NDArray[Any], dtype: np.dtype[Any], node: str) -> npt.NDArra
             _check_range(array, dtype, node)
             raise refused(array, dtype, node) from None
         # Compared after converting back: values out of a unit's range wrap, even when NumPy compares two units.
-        one_unit = "generic" in (np.datetime_data(array.dtype)[0], np.datetime_data(dtype)[0])
-        _check_same(array, result if one_unit else result.astype(array.dtype), dtype, node)
+        _check_same(array, result if here == "generic" else result.astype(array.dtype), dtype, node)
         return result
     if casts_safely(array.dtype, dtype):
         return _decoded(array, dtype, node) if dtype.kind == "U" else array.astype(dtype)
@@ -77,7 +79,7 @@ def cast(array: npt.NDArray[Any], dtype: np.dtype[Any], node: str) -> npt.NDArra
         result = array.astype(dtype)
         if there in "fc":
             # Rounding is expected of floating-point numbers; a number that becomes infinite is lost.
-            lost = np.isfinite(array) & ~np.isfinite(result)
+            lost = _became_infinite(array, result)
             if dtype.kind not in _NUMBERS:
                 lost = lost | _has_no_such(array, result)
             if lost.any():
@@ -104,6 +106,28 @@ def _decoded(array: npt.NDArray[Any], dtype: np.dtype[Any], node: str) -> npt.ND
             f"{node}: {quote(wrong)} cannot be stored as {dtype}: it is not ASCII; decode it first, with "
             "np.strings.decode"
         ) from None
+
+
+def _without_unit(array: npt.NDArray[Any], dtype: np.dtype[Any], node: str) -> npt.NDArray[Any]:
+    """Return dates, times or durations that have a unit for a dtype that has none: NaT is the same in both."""
+    if np.isnat(array).all():
+        return np.full(array.shape, "NaT", dtype)
+    # NumPy's astype keeps the unit instead.
+    raise ArgumentError(
+        f"{node}: elements of type {array.dtype} are not elements of {dtype}, which has no unit; create the array with "
+        f"one, such as {array.dtype}"
+    )
+
+
+def _became_infinite(array: npt.NDArray[Any], result: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    """Return where a finite number, or a finite part of a complex one, is finite no more."""
+    if array.dtype.kind != "c":
+        return np.asarray(np.isfinite(array) & ~np.isfinite(result))
+    if result.dtype.kind != "c":
+        # NumPy knows no parts of the complex types of ml_dtypes.
+        result = result.astype(array.dtype)
+    real = np.isfinite(array.real) & ~np.isfinite(result.real)
+    return np.asarray(real | (np.isfinite(array.imag) & ~np.isfinite(result.imag)))
 
 
 def _has_no_such(array: npt.NDArray[Any], result: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:

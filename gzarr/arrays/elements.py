@@ -413,13 +413,27 @@ def _guided(value: Any, dtype: np.dtype[Any], node: str) -> npt.NDArray[Any]:
         if found is not None:
             return found
     else:
-        # NumPy would truncate longer values to the dtype's length, and take the memory of its scalars.
-        for item in np.asarray(value, object).flat:
-            if isinstance(item, np.generic) and not isinstance(item, np.void | np.bytes_):
-                raise ArgumentError(f"{node}: {item!r} is not an element of {dtype}")
-            if isinstance(item, bytes | bytearray) and len(item) > dtype.itemsize:
-                raise ArgumentError(f"{node}: {item!r} cannot be stored as {dtype}: it has {len(item)} bytes")
+        value = _raw_bytes(value, dtype, node)
     return np.asarray(value, dtype)
+
+
+def _raw_bytes(value: Any, dtype: np.dtype[Any], node: str) -> Any:
+    """Return lists with bytes that fit, and with elements of the dtype in place of all other values.
+
+    NumPy would truncate longer bytes to the dtype's length, and take the memory of its own scalars and arrays.
+    """
+    if isinstance(value, list | tuple):
+        if set(map(type, value)) == {bytes} and max(map(len, value)) <= dtype.itemsize:
+            # As most are: nothing to do for each.
+            return value
+        return [_raw_bytes(item, dtype, node) for item in value]
+    if isinstance(value, np.void) and value.dtype.names is None:
+        value = value.tobytes()
+    if isinstance(value, bytes | bytearray):
+        if len(value) > dtype.itemsize:
+            raise ArgumentError(f"{node}: {value!r} cannot be stored as {dtype}: it has {len(value)} bytes")
+        return bytes(value)
+    return _converted(on_host(value, None, node), dtype, node)
 
 
 def _objects(value: Any, ndim: int | None) -> npt.NDArray[Any]:

@@ -88,10 +88,21 @@ def times_of(
     except (ValueError, TypeError):
         return None
     parts = [np.asarray(part, dtype.kind) for part in _parts_of_lists(value)]
-    if len({np.datetime_data(part.dtype) for part in parts if np.datetime_data(part.dtype)[0] != "generic"}) < 2:
+    if _have_one_unit(parts):
         return array
     converted = [convert(part).ravel() for part in parts]
     return np.concatenate(converted).reshape(array.shape)
+
+
+def _have_one_unit(parts: list[npt.NDArray[Any]]) -> bool:
+    """Return whether dates, times or durations have one unit. Numbers without any have another one: the array's."""
+    units = [np.datetime_data(part.dtype) for part in parts]
+    without = [part for part, (unit, _) in zip(parts, units, strict=True) if unit == "generic"]
+    number = len(set(units))
+    # NaT is the same in all.
+    if number == 2 and without and np.isnat(np.concatenate(without, axis=None)).all():
+        return True
+    return number < 2
 
 
 def _are_alike(value: Any, kind: type) -> bool:

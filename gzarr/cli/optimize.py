@@ -330,6 +330,9 @@ def run(args: argparse.Namespace) -> int:
     elif not args.dry_run:
         for below in single:
             _add_levels(below, args)
+        if single:
+            # New nodes make it outdated.
+            planned.consolidate()
     return 0
 
 

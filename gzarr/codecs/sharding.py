@@ -72,8 +72,8 @@ class ShardingIndexed(Codec):
 
     @property
     def has_checksum(self) -> bool:
-        """Whether the inner chunks have one: that of the index is of the index only."""
-        return any(codec.has_checksum for codec in self.codecs)
+        """Whether both the inner chunks and the index have one: without an entry, a chunk reads as missing."""
+        return all(any(codec.has_checksum for codec in chain) for chain in (self.codecs, self.index_codecs))
 
     @property
     def writes(self) -> bool:

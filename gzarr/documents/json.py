@@ -8,6 +8,7 @@ attributes. A document with duplicate keys is refused: readers disagree on which
 from __future__ import annotations
 
 import json
+import math
 import re
 import reprlib
 from typing import TYPE_CHECKING, Any, Final
@@ -66,6 +67,13 @@ _CONSTANTS = {name: float(name) for name in ("NaN", "Infinity", "-Infinity")}
 def _constant(name: str) -> float:
     note(f"{name}, which JSON does not have", "$")
     return _CONSTANTS[name]
+
+
+def _noted_float(text: str) -> float:
+    value = float(text)
+    if math.isinf(value):
+        note(f"{quote(text)}, which is too large for 64-bit floating point, and becomes Infinity", "$")
+    return value
 
 
 def _check_depth(document: object) -> None:
@@ -190,7 +198,8 @@ def _load(data: bytes, key: str) -> Any:
         if text.startswith("\ufeff"):
             note("a byte order mark", "$")
             text = text[1:]
-        document = json.loads(text, object_pairs_hook=_object, parse_constant=_constant)
+        parse_float = _noted_float if is_collecting() else None
+        document = json.loads(text, object_pairs_hook=_object, parse_float=parse_float, parse_constant=_constant)
         if type(document) is dict:
             _check_depth(document)
             if is_collecting() and _SURROGATE.search(data):

@@ -98,7 +98,7 @@ def from_v2(
         return None
     if dtype.hasobject:
         if object_codec == "vlen-utf8" and not isinstance(value, str):
-            return str(value) if type(value) in (int, float) and abs(value) < 10**20 else ""
+            return _number_as_text(value, json_path) if isinstance(value, int | float) else ""
         if object_codec == "vlen-bytes":
             return _parse(value, dtype, json_path, variable_length.TYPE_STRING, variable_length.BYTES, V2)
         return value
@@ -106,6 +106,17 @@ def from_v2(
     if kind_of(dtype) in "SV":
         _note_bytes(value, dtype, json_path)
     return result
+
+
+def _number_as_text(value: float, json_path: str) -> str:
+    """Return a number or a boolean as zarr-python reads it among strings: as Python prints it."""
+    try:
+        return str(value)
+    # Python refuses to print integers of thousands of digits.
+    except ValueError:
+        raise MetadataError(
+            f"{quote(value)} is not a fill value of strings: expected a string", json_path=json_path
+        ) from None
 
 
 def _note_bytes(value: Any, dtype: np.dtype[Any], json_path: str) -> None:

@@ -54,7 +54,7 @@ def array(data: Any, store: StoreLike | None = None, **arguments: Unpack[LikeArg
     """
     data = _array_of(data)
     if isinstance(data, (Array, ArrayView)):
-        meaning = _meaning(data, arguments)
+        meaning = meaning_of(data, arguments)
         found = {"attributes": SourceAttributes(meaning.attributes), **_like_stored(data, meaning, arguments)}
         # That of the data; another one is refused.
         found.pop("shape")
@@ -229,7 +229,7 @@ def _array_of(value: Any) -> Any:
 def _like(array: Any, arguments: Mapping[str, Any]) -> dict[str, Any]:
     array = _array_of(array)
     if isinstance(array, (Array, ArrayView)):
-        meaning = _meaning(array, arguments)
+        meaning = meaning_of(array, arguments)
         # Elements that are not there are fill values, also those that xarray masks.
         meaning.fill_value = array.metadata.fill_value
         return _like_stored(array, meaning, arguments)
@@ -239,7 +239,7 @@ def _like(array: Any, arguments: Mapping[str, Any]) -> dict[str, Any]:
     return {"shape": shape, "dtype": found["dtype"]}
 
 
-def _meaning(array: Array | ArrayView, arguments: Mapping[str, Any]) -> Meaning:
+def meaning_of(array: Array | ArrayView, arguments: Mapping[str, Any]) -> Meaning:
     """Return what an array like another one says of its elements; as in a copy, but nothing is refused."""
     before, metadata = array.zarr_format, array.metadata
     after, dtype = arguments.get("zarr_format", format_of_copies(before)), arguments.get("dtype")

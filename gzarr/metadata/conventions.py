@@ -371,6 +371,8 @@ def encoded_mask(mask: Any, dtype: np.dtype[Any]) -> Any:
     """
     kind, value = dtype.kind, plain_json(mask)
     if kind == "b":
+        if value not in (False, True):
+            raise _InexpressibleError(f"{quote(value)} is no bool")
         return bool(value)
     if kind in "iu" and isinstance(value, int | float):
         if not math.isfinite(value) or value != int(value):
@@ -434,7 +436,7 @@ def _as_element(mask: Any, dtype: np.dtype[Any]) -> Any:
         except (OverflowError, ValueError, TypeError):
             return None
     is_beyond = dtype.kind == "f" and math.isfinite(mask) and not np.isfinite(element)
-    return None if is_beyond or (dtype.kind in "iu" and int(element) != mask) else element
+    return None if is_beyond or (dtype.kind in "biu" and int(element) != mask) else element
 
 
 def _is_one(said: Any, mask: Any, dtype: np.dtype[Any]) -> bool:
@@ -464,7 +466,8 @@ def _is_packed(attributes: Mapping[str, Any]) -> bool:
 def _same_bits(fill_value: Any, metadata: ArrayMetadata) -> bool:
     """Return whether absent chunks of an array are the same with another fill value, which may be None."""
     if fill_value is None or metadata.dtype.hasobject:
-        return fill_value is metadata.fill_value
+        before = metadata.fill_value
+        return fill_value is before or (type(fill_value) is type(before) and bool(np.all(fill_value == before)))
     one, other = (np.asarray(value, metadata.dtype) for value in (fill_value, metadata.absent_element))
     return one.tobytes() == other.tobytes()
 

@@ -6,7 +6,8 @@
 - Regions without stored chunks in the source are skipped.
 - If codecs, chunks and elements stay the same, stored values are copied without decoding them.
 - Elements stay the same. Where codecs that are kept would lose something of them once more (:mod:`gzarr.codecs.again`),
-  the copy is refused, unless ``lossy``; where that depends on the elements, what is written is read back.
+  the copy is refused, unless ``lossy``; where that depends on the elements, what is written is read back. So are
+  absent chunks, if only these are encoded, because the fill value has another meaning in the copy.
 - Values that are part of no node keep their bytes and their keys (:mod:`gzarr.tools.other_values`).
 - What readers see beside elements is translated by :mod:`gzarr.metadata.conventions`. A copy in which some reader would
   see less is refused, unless ``lossy``.
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
     from ..metadata.model import NodeMetadata, ZarrFormat
+    from ..stores.base import ReadableStore
     from ..stores.resolve import StoreLike
     from .planned_copy import Copy
 
@@ -127,7 +129,8 @@ def copy(  # noqa: PLR0913
         Whether to copy also what some reader will see less of, because the format has no words for it, and elements
         that change because the codecs that are kept lose something each time that they encode, such as zfp, or cannot
         encode every element, such as a fill value of NaN in packed data.
-        Chunks of the same shape in the same codecs are copied without loss.
+        Chunks of the same shape in the same codecs are copied without loss; absent ones are encoded where another
+        format needs another fill value.
     budget_bytes
         Approximate limit in bytes of the memory for elements and encoded chunks. One chunk (shard) of the copy is
         always held, even if it is larger. Strings count as long as they are in a few chunks of the source, which are
@@ -305,8 +308,10 @@ def _plan_nodes(
             part=None if view is None else view.selection,
         )
         array = plan(options)
+        # Stored values that are copied keep elements, but not where the source has none and the copy gets one.
+        only_absent = array.copies_values and meaning.writes_absent
         losses = meaning.losses
-        if absent_rows and not array.copies_values:
+        if absent_rows and (only_absent or not array.copies_values):
             if not options.lossy:
                 raise ArgumentError(
                     f"'/{at}' cannot be copied without loss: {ABSENT_OBJECTS}; kept chunks and codecs keep them, "
@@ -314,18 +319,20 @@ def _plan_nodes(
                 )
             losses = [*losses, ABSENT_OBJECTS]
         # Codecs that the caller asked for are not questioned.
-        if not array.copies_values and isinstance(storage.codecs, str) and storage.codecs == KEEP:
+        keeps_codecs = isinstance(storage.codecs, str) and storage.codecs == KEEP
+        if keeps_codecs and (_may_lose_absent(root.store, metadata, at) if only_absent else not array.copies_values):
             kept = kept_when_encoded(metadata, f"/{at}")
             # Without elements, there is nothing to lose.
-            lost = _lost_elements(kept) if math.prod(metadata.shape) else None
+            lost = _lost_elements(kept, only_absent=only_absent) if math.prod(metadata.shape) else None
             if lost is not None and options.lossy:
                 losses = [*losses, f"its elements may change, for {lost}"]
-            elif lost is not None and kept.elements == "none":
+            elif lost is not None and kept.elements == "none" and not only_absent:
                 raise ArgumentError(
                     f"'/{at}' cannot be copied without loss: its elements may change, for {lost}; {_WAYS_OUT}"
                 )
             elif lost is not None:
-                array = plan(replace(options, read_back=True), if_different=f"{lost}; {_WAYS_OUT}")
+                checked = options if only_absent else replace(options, read_back=True)
+                array = plan(checked, if_different=f"{lost}; {_WAYS_OUT}")
         planned.arrays.append(array)
         if losses:
             said.losses[f"/{at}"] = losses
@@ -410,18 +417,40 @@ def _has_absent_rows(root: Array | ArrayView | Group, metadata: ArrayMetadata, p
         or not is_listable(root.store)
     ):
         return False
-    stored = sum(1 for _ in stored_chunks(root.store, metadata, path))
+    return _has_absent(root.store, metadata, path)
+
+
+def _may_lose_absent(store: ReadableStore, metadata: ArrayMetadata, path: str) -> bool:
+    """Return whether an array may have absent chunks that its codecs cannot encode, or not without loss.
+
+    Where the store cannot tell, a copy by codecs that only read is not refused: it fails if it meets one.
+    """
+    writes = all(codec.writes for codec in metadata.codecs)
+    # Chunks are listed last, for there may be many.
+    if writes and kept_when_encoded(metadata, f"/{path}").elements == "all":
+        return False
+    return _has_absent(store, metadata, path) if is_listable(store) else writes
+
+
+def _has_absent(store: ReadableStore, metadata: ArrayMetadata, path: str) -> bool:
+    """Return whether an array in a store that lists its keys has absent chunks."""
+    stored = sum(1 for _ in stored_chunks(store, metadata, path))
     return stored < math.prod(metadata.grid_shape)
 
 
-def _lost_elements(kept: Kept) -> str | None:
-    """Return why elements of an array may change when its codecs encode them again; None if they stay."""
+def _lost_elements(kept: Kept, *, only_absent: bool) -> str | None:
+    """Return why elements of an array may change when its codecs encode them again; None if they stay.
+
+    ``only_absent`` is whether only absent chunks are encoded, which have nothing but the fill value.
+    """
     labels = " + ".join(dict.fromkeys(codec.label for codec in kept.codecs))
+    if kept.elements == "all":
+        return None
+    if only_absent:
+        return f"its absent chunks are stored, and {labels} may change the fill value in them"
     if kept.elements == "none":
         return f"its chunks are encoded again, and {labels} loses a little each time"
-    if kept.elements == "most":
-        return f"its chunks are encoded again, and {labels} may make others of some, such as the fill value"
-    return None
+    return f"its chunks are encoded again, and {labels} may make others of some, such as the fill value"
 
 
 def _open(

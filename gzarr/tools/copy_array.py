@@ -97,7 +97,8 @@ class ArrayCopy:
     part
         The part of the source that is copied, as for :attr:`gzarr.Array.view`; None for all of it.
     if_different
-        Why elements that are read back may be different, and what to do then, for the error's message.
+        Why elements that are encoded may be different, and what to do then, for the error's message: these are read
+        back then, even if ``options`` do not ask for all. None if there is no reason.
 
     Attributes
     ----------
@@ -117,7 +118,7 @@ class ArrayCopy:
         *,
         writes_absent: bool,
         part: Any = None,
-        if_different: str = _AT_FAULT,
+        if_different: str | None = None,
     ) -> None:
         source_metadata, metadata = source.metadata, target.metadata
         device = options.device if is_in_cupy(metadata.dtype) else "cpu"
@@ -249,7 +250,7 @@ class ArrayCopy:
         if self._resume and self._is_there(box, data):
             return "kept"
         self._write(box, data)
-        if self._read_back:
+        if self._read_back or self._if_different is not None:
             self._compare(box, data)
         return "written"
 
@@ -277,7 +278,7 @@ class ArrayCopy:
             is_same = False
         if not is_same:
             first = tuple(chunks.touching(s.start, s.stop)[0] for chunks, s in zip(self._chunks, box, strict=True))
-            raise self._differs(first, f"the elements of {_text(box)} differ")
+            raise self._differs(first, f"the elements of {_text(box)} differ; {self._if_different or _AT_FAULT}")
 
     @property
     def _missing(self) -> Literal["fill", "error"]:
@@ -299,7 +300,7 @@ class ArrayCopy:
 
     def _differs(self, chunk: Coords, what: str) -> ChunkWriteError:
         return ChunkWriteError(
-            f"{_DIFFERENT}: {what}; {self._if_different}",
+            f"{_DIFFERENT}: {what}",
             node=self.target.name,
             chunk=chunk,
             key=self._key(self.target, chunk),
@@ -338,7 +339,7 @@ class ArrayCopy:
             return "kept"
         self._store.set(key, value)
         if self._read_back and not self._has_value(key, value):
-            raise self._differs(coords, "its bytes differ")
+            raise self._differs(coords, f"its bytes differ; {_AT_FAULT}")
         return "written"
 
     @cached_property

@@ -308,6 +308,14 @@ class Copy:
                 yield from array.steps(executor)
         if self.others is not None:
             yield from self.others.steps(executor)
+        self._consolidate()
+
+    def consolidate(self) -> None:
+        """Write the consolidated metadata once more, after nodes were added to the copy."""
+        with flushing(self.target.given, self._store):
+            self._consolidate()
+
+    def _consolidate(self) -> None:
         # Those of groups below come first, for they make those above outdated.
         for path in sorted(self.consolidated, key=len, reverse=True):
             consolidate(self._store, path, self._format, as_found=True)

@@ -10,7 +10,7 @@ from ..errors import ArgumentError
 from ..flags import check_flags, flag
 from ..hierarchy.create import create_array
 from ..hierarchy.create_filled import array as array_of
-from ..hierarchy.create_filled import empty_like
+from ..hierarchy.create_filled import empty_like, meaning_of
 from ..hierarchy.open import open_array
 from ..metadata.to_documents import SourceAttributes
 from .save import save
@@ -137,9 +137,11 @@ def from_array(
     arguments = {key: value for key, value in arguments.items() if not (isinstance(value, str) and value == "keep")}
     if name is not None:
         arguments["path"] = name
+    if write_data:
+        return array_of(data, store, **arguments)
     if isinstance(data, Array | ArrayView):
-        arguments = {"attributes": SourceAttributes(data.attrs), **arguments}
-    return array_of(data, store, **arguments) if write_data else empty_like(data, store, **arguments)
+        arguments = {"attributes": SourceAttributes(meaning_of(data, arguments).attributes), **arguments}
+    return empty_like(data, store, **arguments)
 
 
 def save_array(

@@ -199,6 +199,63 @@ def test_nat_of_pandas_is_both() -> None:
         assert np.isnat(array[...]).all()
 
 
+@pytest.mark.parametrize("number", [5, "5", True, np.timedelta64(5)], ids=["5", "text", "True", "no unit"])
+@pytest.mark.parametrize(
+    "other",
+    [np.timedelta64(1, "m"), np.timedelta64(1000, "ms"), timedelta(minutes=1)],
+    ids=["1 m", "1000 ms", "1 min"],
+)
+def test_numbers_beside_durations_have_the_unit_of_the_array(number: Any, other: Any) -> None:
+    for items in ([number, other], (other, number), [[number], [other]], [number, other, np.timedelta64(2, "h"), None]):
+        for value in (items, np.array(items, object)):
+            expected = np.zeros(np.shape(items), "m8[s]")
+            expected[...] = value
+            array = made("m8[s]", expected.shape)
+            array[...] = value
+            np.testing.assert_array_equal(array[...], expected)
+    records = made([("t", "m8[s]")], (2,))
+    records[...] = [(number,), (other,)]
+    assert records["t"].tolist() == [timedelta(seconds=int(number)), np.timedelta64(other).astype("m8[us]").item()]
+
+
+def test_numbers_beside_durations_of_pandas() -> None:
+    pandas = pytest.importorskip("pandas")
+    array = made("m8[s]", (3,))
+    array[...] = [5, pandas.Timedelta("1min"), pandas.NaT]
+    np.testing.assert_array_equal(array[...], np.array([5, 60, "NaT"], "m8[s]"))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "item"),
+    [
+        ("M8", np.datetime64("2020")),
+        ("M8", np.datetime64("2020-01-01")),
+        ("M8", "2020-01-01"),
+        ("M8", datetime(2020, 1, 1)),
+        ("m8", np.timedelta64(5, "s")),
+        ("m8", timedelta(seconds=5)),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_units_are_not_dropped(dtype: str, item: Any, zarr_format: Any) -> None:
+    array = gzarr.create_array({}, shape=(2,), chunks=1, dtype=dtype, zarr_format=zarr_format, device="cpu")
+    for value in (item, [item, item], [item, "NaT"], np.fromiter([item, None], object, 2)):
+        with pytest.raises(gzarr.ArgumentError, match=r"which has no unit; create the array with one, such as .*64"):
+            array[...] = value
+    with pytest.raises(gzarr.ArgumentError, match="which has no unit"):
+        array[0] = item
+    with pytest.raises(gzarr.ArgumentError, match="which has no unit"):
+        gzarr.create_array({}, shape=2, dtype=dtype, fill_value=item, zarr_format=zarr_format)
+    with pytest.raises(gzarr.ArgumentError, match="which has no unit"):
+        gzarr.create_array({}, data=[item], dtype=dtype, zarr_format=zarr_format)
+    assert not array.nchunks_initialized
+    array[...] = [np.array("NaT", f"{dtype}[s]")[()]] * 2
+    assert np.isnat(array[...]).all()
+    array[...] = np.array(["NaT"], f">{dtype}[s]")
+    assert np.isnat(array[...]).all()
+
+
 def test_times_in_lists_within_themselves() -> None:
     items: list[Any] = ["2020"]
     items.append(items)

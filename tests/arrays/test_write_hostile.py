@@ -14,7 +14,7 @@ from gzarr.errors import ArgumentError
 from gzarr.stores.local import LocalStore
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from typing_extensions import Buffer
@@ -137,6 +137,71 @@ def test_what_numpy_would_wrap_around_or_cut(dtype: str, value: Any) -> None:
     with pytest.raises(ArgumentError, match="cannot be stored as"):
         written[...] = value
     assert written[...].tobytes() == before
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        np.void(b"abcde"),
+        bytearray(b"abcde"),
+        np.array(b"abcde"),
+        np.array([b"abcde"]),
+        np.array([1.5]),
+        np.array(2**40 + 7),
+        np.array([(1, 2)], "i2,i4")[0],
+        np.array([(1, 2)], "i2,i2")[0],
+        memoryview(b"abcd"),
+        np.datetime64("2000"),
+        "abcd",
+    ],
+    ids=lambda item: f"{type(item).__name__} {getattr(item, 'dtype', '')}",
+)
+def test_what_numpy_would_take_for_raw_bytes(item: Any) -> None:
+    ways: list[Callable[[], Any]] = [
+        lambda: written.__setitem__(..., [item]),
+        lambda: written.__setitem__(..., [b"ab", b"c", (b"",), item]),
+        lambda: written.__setitem__(..., (item,)),
+        lambda: written.append([item]),
+        lambda: written.write_many([0, 1], [[item], [item]]),
+        lambda: gzarr.array([item], dtype="V4", device="cpu"),
+        lambda: gzarr.create_array({}, shape=4, dtype="V4", fill_value=[item]),
+        lambda: gzarr.create_array({}, data=[(item,)], dtype=[("v", "V4")]),
+    ]
+    written = array("V4", zarr_format=2)
+    for way in ways:
+        with pytest.raises(ArgumentError, match=r"are not elements of|cannot be stored as .*: it has 5 bytes"):
+            way()
+        assert written.shape == (4,)
+        assert not written.nchunks_initialized
+
+
+def test_raw_bytes_that_fit() -> None:
+    written = array("V4", zarr_format=2)
+    items = [b"ab", np.bytes_(b"abcd"), np.void(b"a\0b"), bytearray(b"\0a")]
+    expected = [bytes(item).ljust(4, b"\0") for item in items]
+    for value in (items, tuple(items), [items], [np.array(items[0]), *items[1:]]):
+        written[...] = value
+        assert [item.tobytes() for item in written[...]] == expected
+    written[...] = bytearray(b"abc")
+    assert written[...].tobytes() == b"abc\0" * 4
+    rows = gzarr.create_array({}, shape=(2, 2), dtype="V4", device="cpu")
+    rows[...] = [[b"ab", np.void(b"c")], np.array([b"def", b"g"])]
+    assert rows[...].tobytes() == b"ab\0\0c\0\0\0def\0g\0\0\0"
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "complex_float16"])
+@pytest.mark.parametrize("known", [np.inf, -np.inf, np.nan, 1.0])
+def test_no_part_of_a_complex_number_becomes_infinite(dtype: str, known: float) -> None:
+    written = array(dtype)
+    for value in (complex(known, 1e39), complex(-1e39, known), np.array([0, complex(known, 1e39), 0, 0])):
+        with pytest.raises(ArgumentError, match="out of the range of complex"):
+            written[...] = value
+    with pytest.raises(ArgumentError, match="out of the range of complex"):
+        gzarr.create_array({}, shape=1, dtype=dtype, fill_value=complex(known, 1e39))
+    assert not written.nchunks_initialized
+    for value in (complex(known, 2), complex(2, known), complex(known, np.inf)):
+        written[...] = value
+        np.testing.assert_array_equal(written[...].astype("c16"), np.full(4, value))
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from support.copied_hierarchies import check_same, hierarchy
 
 import gzarr
 from gzarr.cli.copy import parse_codecs
+from gzarr.cli.main import main
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -134,3 +135,18 @@ def test_consolidate_command(tmp_path: Path) -> None:
     assert gzarr.open_group(tmp_path / "a").consolidated
     result = run("consolidate", tmp_path / "a", "--path", "scalar")
     assert result.returncode == 1
+
+
+def test_optimize_command_consolidates_with_new_levels(tmp_path: Path) -> None:
+    """Groups that were consolidated are so with the levels, and the others are not."""
+    data = np.arange(64 * 64, dtype="u2").reshape(64, 64)
+    for name in ("plate/one", "two"):
+        gzarr.ome.create(tmp_path / "a", data, path=name, axes="yx", chunks=32, version="0.5", levels=1)
+    for path in ("plate/one", "plate"):
+        gzarr.consolidate_metadata(tmp_path / "a", path=path)
+    assert main(["optimize", str(tmp_path / "a"), str(tmp_path / "b"), "--levels", "2"]) == 0
+    for path, expected in (("plate/one", ["0", "1"]), ("plate", ["one", "one/0", "one/1"]), ("two", None)):
+        document = json.loads((tmp_path / "b" / path / "zarr.json").read_text())
+        assert document.get("consolidated_metadata", {}).get("metadata", {}).keys() == set(expected or ())
+        theirs = zarr.open_group(tmp_path / "b", path=path, mode="r")
+        assert (theirs.metadata.consolidated_metadata is not None) == (expected is not None)

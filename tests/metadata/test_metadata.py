@@ -6,6 +6,7 @@ import warnings
 import numpy as np
 import pytest
 import zarr
+from zarr.core.buffer import default_buffer_prototype
 from zarr.storage import MemoryStore
 
 from gzarr.codecs.chain import decode_chain
@@ -425,6 +426,22 @@ def test_v2_fill_values(dtype, value, expected):
     assert same(ours.fill_value, np.asarray(expected, ours.dtype))
     again = fill_value.to_v2(ours.fill_value, parse_v2(dtype))
     assert same(fill_value.from_v2(again, parse_v2(dtype)), ours.fill_value)
+
+
+@pytest.mark.parametrize("value", [True, False, 0, 1.5, 1e20, 2**70, -1e-7, float("nan"), float("-inf")], ids=repr)
+def test_numbers_as_fill_values_of_strings_in_v2(value):
+    store = MemoryStore()
+    zarr.create_array(store, shape=(2,), chunks=(1,), dtype=str, zarr_format=2, fill_value="x")
+    values = values_of(store)
+    values[".zarray"] = json.dumps({**json.loads(values[".zarray"]), "fill_value": value}).encode()
+    written = MemoryStore({key: default_buffer_prototype().buffer.from_bytes(data) for key, data in values.items()})
+    expected = zarr.open_array(written, mode="r")[...].tolist()
+    assert read(values, parse(values)).tolist() == expected
+
+
+def test_numbers_that_python_does_not_print():
+    with pytest.raises(MetadataError, match="an integer of 16610 bits> is not a fill value of strings"):
+        v2.parse_array(zdoc(dtype="|O", filters=[{"id": "vlen-utf8"}], fill_value=10**5000))
 
 
 # -- groups and consolidated metadata ----------------------------------------------------------------------------------

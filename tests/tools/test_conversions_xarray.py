@@ -244,6 +244,7 @@ def test_xarray_reads_copies_of_what_others_wrote(name: str, tmp_path: Path) -> 
             {"dtype": "i4", "fill_value": None, "attributes": {"_FillValue": 0.5}},
             "0.5",
         ),
+        ({"dtype": "?", "data": [0, 1], "fill_value": None, "attributes": {"_FillValue": -999}}, "-999"),
         ({"dtype": "M8[s]", "data": [0, 1], "fill_value": np.datetime64(0, "s")}, "1970"),
     ],
 )

@@ -8,12 +8,14 @@ import numcodecs
 import numpy as np
 import pytest
 import zarr
+from support.counting_store import CountingStore
 
 import gzarr
 from gzarr.cli.main import main
 from gzarr.codecs.again import kept_by
 from gzarr.codecs.codec import ArrayRepresentation
 from gzarr.errors import ArgumentError, ChunkWriteError
+from gzarr.stores.memory import MemoryStore
 from gzarr.tools.copy import prepare_copy
 from gzarr.tools.copy_options import CopyOptions
 
@@ -283,3 +285,60 @@ def test_codecs_that_no_other_library_reads(codec: Any, values: Any, tmp_path: P
     gzarr.copy(tmp_path / "named", tmp_path / "again", chunks=2)
     assert f"numcodecs.{codec.codec_id}" in (tmp_path / "again" / "zarr.json").read_text()
     np.testing.assert_array_equal(gzarr.open_array(tmp_path / "again")[...], values)
+
+
+class Unlisted(MemoryStore):
+    """A store that cannot list its keys."""
+
+    def can_list(self) -> bool:
+        return False
+
+
+#: Type, fill value and filter of arrays whose absent chunks version 2 has to store; and whether the filter keeps it.
+STORED: dict[str, tuple[str, Any, dict[str, Any], bool]] = {
+    "packed": ("f4", np.nan, of_numcodecs("fixedscaleoffset", offset=0, scale=10, dtype="<f4", astype="<i2"), False),
+    "quantize": ("f4", 1.2345, of_numcodecs("quantize", digits=1, dtype="<f4"), False),
+    "bitround": ("f4", 0.1, of_numcodecs("bitround", keepbits=7), False),
+    "delta": ("i4", 1000, of_numcodecs("delta", dtype="<i4", astype="|u1"), False),
+    "bitround of 0.5": ("f4", 0.5, of_numcodecs("bitround", keepbits=7), True),
+    "zfp of 0": ("f4", 0, ZFPY, True),
+}
+
+
+@pytest.mark.parametrize("name", STORED)
+@pytest.mark.parametrize("lists", [True, False])
+def test_absent_chunks_that_are_stored(name: str, lists: bool) -> None:
+    """Stored values are copied as they are, but absent chunks are encoded."""
+    dtype, fill_value, codec, keeps = STORED[name]
+    values: dict[str, Any] = {}
+    array = gzarr.create_array(
+        values, shape=6, chunks=3, dtype=dtype, fill_value=fill_value, dimension_names=["x"],
+        attributes={"scale_factor": 2.0}, codecs=[codec] if codec is ZFPY else [codec, "bytes"], device="cpu",
+    )  # fmt: skip
+    array[:3] = [1, 2, 3]
+    source = values if lists else Unlisted(values)
+    if keeps:
+        same(gzarr.copy(source, {}, zarr_format=2), array)
+    else:
+        with pytest.raises(ChunkWriteError, match=r"absent chunks are stored, and .*codecs='auto'.*lossy=True"):
+            gzarr.copy(source, {}, zarr_format=2)
+    planned = prepare_copy(source, {}, CopyOptions(zarr_format=2, lossy=True))
+    assert ("absent chunks are stored" in str(planned.differences.losses)) == (not keeps or codec is ZFPY)
+    same(gzarr.copy(source, {}, zarr_format=2, codecs="auto"), array)
+    # Without absent chunks, nothing is encoded.
+    array[3:] = [4, 5, 6]
+    same(gzarr.copy(source, {}, zarr_format=2), array)
+    assert not lists or not prepare_copy(source, {}, CopyOptions(zarr_format=2, lossy=True)).differences.losses
+
+
+def test_only_absent_chunks_are_read_back() -> None:
+    """What is copied as it is cannot change, however many chunks that are."""
+    values: dict[str, Any] = {}
+    array = gzarr.create_array(
+        values, shape=9, chunks=3, dtype="f4", fill_value=0, dimension_names=["x"], codecs=[ZFPY], device="cpu"
+    )
+    array[:6] = [1, 2, 3, 4, 5, 6]
+    target = CountingStore()
+    copied = gzarr.copy(values, target, zarr_format=2)
+    assert {request.key for request in target.asked} & {"0", "1", "2"} == {"2"}
+    same(copied, array)

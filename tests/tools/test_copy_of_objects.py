@@ -15,6 +15,8 @@ from gzarr.cli.main import main
 from gzarr.errors import ArgumentError, UnsupportedError
 from gzarr.stores.local import LocalStore
 from gzarr.tools.comparing import identical
+from gzarr.tools.copy import prepare_copy
+from gzarr.tools.copy_options import CopyOptions
 
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
@@ -25,6 +27,34 @@ if TYPE_CHECKING:
 ROWS = [np.arange(i % 5 + 1, dtype="i4") for i in range(1000)]
 MIXED: list[Any] = ["a", float("nan"), {"x": [1, float("nan")]}, None]
 OTHER_CODECS: list[Any] = ["auto", "zstd", [{"name": "zstd", "configuration": {"level": 3}}], [], None]
+
+
+class Plain:
+    """Without equality of its own."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+class Table(Plain):
+    """Which compares element by element, as tables do."""
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __eq__(self, other: object) -> Any:
+        return np.array([True, False])
+
+    def __ne__(self, other: object) -> Any:
+        return np.array([True, False])
+
+
+class Unknown(Plain):
+    """Whose comparison is an error."""
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __eq__(self, other: object) -> bool:
+        raise TypeError("boolean value is ambiguous")
 
 
 def put(store: Values, path: str, items: list[Any], codec: Any, *, chunks: int, fill_value: Any = None) -> None:
@@ -271,3 +301,21 @@ def test_stores_that_workers_do_not_see_are_refused_in_a_dry_run(tmp_path: Path)
     gzarr.create_array(tmp_path / "a", data=[1])
     arguments = ["copy", str(tmp_path / "a"), str(tmp_path / "b.zip"), "--dask", "tcp://127.0.0.1:1", "--dry-run"]
     assert main(arguments) == 2
+
+
+@pytest.mark.parametrize("kind", [Plain, Table, Unknown])
+def test_objects_without_a_comparison(kind: Any) -> None:
+    """Those are equal that are stored alike."""
+    source: Values = {}
+    put(source, "o", [kind(1), kind([2, 3]), kind("x"), None], Pickle(), chunks=2)
+    target: Values = {}
+    for options in ({"read_back": True}, {"resume": True}):
+        copied = gzarr.copy(source, target, path="o", chunks=1, allow_pickle=True, **options)
+        assert isinstance(copied, gzarr.Array)
+        assert [getattr(element, "value", None) for element in copied[...].tolist()] == [1, [2, 3], "x", None]
+    again = prepare_copy(source, target, CopyOptions(chunks=1, allow_pickle=True, resume=True), path="o")
+    again.run(progress=False)
+    assert (again.kept, again.written) == (1, 0)
+    one, other = np.empty(1, object), np.empty(1, object)
+    one[0], other[0] = kind(1), kind(2)
+    assert not identical(one, other)

@@ -11,7 +11,9 @@ from support.counting_store import CountingStore
 
 import gzarr
 from gzarr.arrays.element_size import OBJECT_NBYTES, element_nbytes
+from gzarr.tools.copy import prepare_copy
 from gzarr.tools.copy_array import region_shape
+from gzarr.tools.copy_options import CopyOptions
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -104,3 +106,11 @@ def test_a_copy_keeps_within_its_budget(tmp_path: Path) -> None:
     assert peak < 2 * budget
     made = gzarr.open_array(tmp_path / "b")
     assert made[[0, 7777, 15_999]].tolist() == [f"{n:02000}" for n in (0, 7777, 15_999)]
+
+
+@pytest.mark.parametrize(("dtype", "fill_value"), [(str, "missing value"), ("variable_length_bytes", b"none")])
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_a_fill_value_that_stays_is_no_change(dtype: Any, fill_value: Any, zarr_format: Any) -> None:
+    array = gzarr.create_array({}, shape=4, chunks=2, dtype=dtype, fill_value=fill_value, zarr_format=3, device="cpu")
+    planned = prepare_copy(array, {}, CopyOptions(chunks=(4,), zarr_format=zarr_format))
+    assert "fill value" not in str(planned.differences.changes)

@@ -308,3 +308,21 @@ def test_chunks_without_a_checksum_are_counted(capsys: pytest.CaptureFixture[str
     assert "4 stored chunks without a checksum: damage that can still" in capsys.readouterr().out
     assert main(["verify", str(tmp_path / "gzip"), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["unchecked"] == 0
+
+
+def test_a_shard_is_checked_with_its_index() -> None:
+    """At each level: an index without a checksum may lose an entry, and its chunk reads as missing."""
+    with_checksum, without = [z.LITTLE, z.CRC32C], [z.LITTLE]
+    for outer, inner, last, is_checked in (
+        (with_checksum, with_checksum, [], True),
+        (without, with_checksum, [], False),
+        (with_checksum, without, [], False),
+        (without, without, [z.CRC32C], True),
+    ):
+        chain = [z.shard([2], [z.LITTLE, z.CRC32C], index=inner)]
+        store: dict[str, Any] = {}
+        codecs = [z.shard([4], chain, index=outer), *last]
+        gzarr.create_array(store, data=np.arange(1, 9, dtype="i4"), chunks=8, codecs=codecs, zarr_format=3)
+        checked = verify(store)
+        assert list(checked) == []
+        assert checked.unchecked == (0 if is_checked else 1)

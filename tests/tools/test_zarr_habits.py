@@ -111,3 +111,16 @@ def test_what_is_stored(tmp_path: Path) -> None:
     group = gzarr.open_group(tmp_path / "x.zarr", mode="r+")
     group.create_group("b/c")
     assert dict(group.info_complete().rows)["All members"] == "3"
+
+
+@pytest.mark.parametrize("write_data", [True, False])
+def test_from_array_of_another_format_masks_the_same(write_data: bool) -> None:
+    """As a copy does: xarray's mask is the fill value in version 2, and an attribute in version 3."""
+    data = np.array([1, -999])
+    two = gzarr.create_array({}, data=data, fill_value=-999, dimension_names=("x",), zarr_format=2, device="cpu")
+    made = gzarr.from_array({}, data=two, zarr_format=3, write_data=write_data)
+    assert dict(made.attrs) == dict(gzarr.copy(two, {}, zarr_format=3).attrs) == {"_FillValue": -999}
+    back = gzarr.from_array({}, data=made, zarr_format=2, write_data=write_data)
+    assert (dict(back.attrs), back.fill_value) == (dict(gzarr.copy(made, {}, zarr_format=2).attrs), -999)
+    named = gzarr.from_array({}, data=two, zarr_format=3, write_data=write_data, attributes={"k": 1})
+    assert dict(named.attrs) == {"k": 1}
