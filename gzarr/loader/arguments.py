@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from ..arrays.elements import in_numpy
 from ..documents.json import quote
+from ..dtypes.masks import has_masked
 from ..errors import ArgumentError, SelectionError
 
 if TYPE_CHECKING:
@@ -106,9 +107,26 @@ def fitting(what: str, hint: str) -> Iterator[None]:
         raise ArgumentError(f"{what} takes more memory than there is; {hint}") from error
 
 
-def as_array(name: str, value: Any) -> np.ndarray[Any, np.dtype[Any]]:
-    """Return what was given as an array of NumPy."""
+def as_array(name: str, value: Any, *, unmasked: bool = False) -> np.ndarray[Any, np.dtype[Any]]:
+    """Return what was given as an array of NumPy, which has no place for masks and nulls.
+
+    Parameters
+    ----------
+    name, value
+        The argument.
+    unmasked
+        Whether what is below a mask, and what a library makes of nulls, is taken for elements.
+
+    Raises
+    ------
+    ArgumentError
+        If it is no array, or if an element is masked or null.
+    """
     with fitting(f"{name}=", "give arrays of a part, such as array.view[:10**9]"):
+        if not unmasked and has_masked(value):
+            raise ArgumentError(
+                f"{name}= has elements that are masked or null: say what they are, for a mask by {name}.filled(False)"
+            )
         try:
             return in_numpy(value)
         except (TypeError, ValueError, OverflowError) as error:

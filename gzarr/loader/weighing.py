@@ -293,7 +293,7 @@ def _classes(
             missing = array.mask().reshape(-1)
     elif isinstance(given, np.ma.MaskedArray):
         missing = np.ma.getmaskarray(given).reshape(-1)
-    classes = as_array("balance", given).reshape(-1)
+    classes = as_array("balance", given, unmasked=True).reshape(-1)
     if len(classes) != size:
         raise ArgumentError(f"balance= has {len(classes)} classes for {size} rows")
     return classes, missing

@@ -8,6 +8,7 @@ import numpy as np
 
 from ..arrays.elements import in_numpy
 from ..documents.json import quote
+from ..dtypes.masks import has_masked
 from ..errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -17,13 +18,16 @@ if TYPE_CHECKING:
 def as_floats(values: Any) -> npt.NDArray[np.float64]:
     """Return real numbers as float64, of the shape that they are given in.
 
-    NumPy itself makes numbers of dates, durations and texts, too, and drops the imaginary part of others.
+    NumPy itself makes numbers of dates, durations, texts and masked elements, too, and drops the imaginary part of
+    others.
 
     Raises
     ------
     TypeError, ValueError, OverflowError
         If they are something else.
     """
+    if has_masked(values):
+        raise TypeError("some are masked or null; give values.filled(...), or the like")
     found = in_numpy(values)
     if found.dtype.kind in "mMcSU":
         raise TypeError(f"elements of {found.dtype} are none")

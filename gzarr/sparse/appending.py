@@ -1,6 +1,7 @@
 """Appending rows to a sparse matrix: the shape in the group's attributes changes last, and makes them visible.
 
-What a killed call has left beyond the matrix is removed by the next one.
+What a failed call has left beyond the matrix is removed by it, because AnnData appends behind the ends of the arrays,
+and what a killed one has left, by the next one of gzarr.
 """
 
 from __future__ import annotations
@@ -15,11 +16,12 @@ from ..hierarchy.open import open_group
 from ..stores import locks
 from ..stores.keys import join_path
 from .block import Added, added_to, on_host
-from .layout import NAMES, layout_of
+from .layout import NAMES, layout_of, shape_of
 from .offsets import damaged, element_on_host
 
 if TYPE_CHECKING:
     from ..hierarchy.group import Group
+    from .layout import Layout
 
 
 def reopened(group: Group) -> Group:
@@ -61,14 +63,6 @@ def append(group: Group, block: Any, *, lock: bool) -> None:
                 f"matrix {group.name!r}: 'indptr' is {layout.indptr.dtype}, which holds up to {most} values, but with "
                 f"the block there are {end + count}; create it anew with gzarr.sparse.create. Nothing was changed"
             )
-        for array, values, length in (
-            (layout.data, added.values, end),
-            (layout.indices, added.indices, end),
-            (layout.indptr, added.offsets[1:] + end, before + 1),
-        ):
-            if len(array) > length:
-                array.resize((length,))
-            array.append(values)
         shape = list(layout.shape)
         shape[along] += len(added.offsets) - 1
 
@@ -76,4 +70,34 @@ def append(group: Group, block: Any, *, lock: bool) -> None:
             # The old name is of no use once there is the new one.
             return {**{name: value for name, value in present.items() if name != "h5sparse_shape"}, "shape": shape}
 
-        group.attrs.change(with_shape)
+        lengths = (end, end, before + 1)
+        try:
+            for array, values, length in zip(
+                (layout.data, layout.indices, layout.indptr),
+                (added.values, added.indices, added.offsets[1:] + end),
+                lengths,
+                strict=True,
+            ):
+                if len(array) > length:
+                    array.resize((length,))
+                array.append(values)
+            group.attrs.change(with_shape)
+        except BaseException:
+            _shorten(layout, lengths)
+            raise
+
+
+def _shorten(layout: Layout, lengths: tuple[int, int, int]) -> None:
+    """Remove what a failed call has left beyond the matrix, as far as the store lets it."""
+    # Whatever a store raises here, the error that made the call fail is the one to see.
+    with contextlib.suppress(Exception):
+        now = reopened(layout.group)
+        # Where the shape was written nevertheless, rows are visible and stay.
+        if shape_of(now) != layout.shape:
+            return
+        for name, length in zip(NAMES, lengths, strict=True):
+            with contextlib.suppress(Exception):
+                # As it is in the store: an interrupted call may not have told its handle.
+                array: Any = now[name]
+                if len(array) > length:
+                    array.resize((length,))

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, cast
 import numpy as np
 
 from ..arrays.device_choice import resolve_device
+from ..codecs.again import kept_by
 from ..codecs.choice import AUTO
+from ..codecs.codec import ArrayRepresentation
 from ..documents.json import quote
-from ..errors import ArgumentError, NodeTypeError
-from ..hierarchy.create import create_group
+from ..errors import ArgumentError, MetadataError, NodeTypeError
+from ..hierarchy.create import create_array, create_group
 from ..hierarchy.group import Group
 from ..hierarchy.open import open_group
 from ..metadata.formats import is_another
@@ -18,7 +20,7 @@ from ..stores.keys import join_path, normalize_path
 from ..stores.memory import MemoryStore
 from .appending import append, reopened
 from .block import added_to, on_host
-from .layout import MOST_MINOR, NUMBERS, layout_of
+from .layout import MOST_MINOR, NUMBERS, OLD_NAMES, layout_of
 from .matrix import Matrix
 
 if TYPE_CHECKING:
@@ -140,7 +142,8 @@ def create(
         - ``chunks``: elements of a chunk of ``data`` and of ``indices``, 32,768 by default.
         - ``shards``: elements of a shard, a multiple of ``chunks``; None (default) for no shards.
         - ``codecs``, ``zarr_format``, ``storage_options``: as for :func:`gzarr.create_array`; a group has its own
-          format, which this must not contradict, and its own store.
+          format, which this must not contradict, and its own store. ``indices`` get those of the ``codecs`` that keep
+          every integer, or the default ones if none does: codecs that round are for values.
         - ``attributes``: more attributes of the group.
 
     Returns
@@ -192,36 +195,85 @@ def create(
     draft = create_group(
         MemoryStore(), path=where, attributes=layout.get("attributes"), zarr_format=zarr_format, device="cpu"
     )
-    _fill(draft, form, wanted, dtype, layout)
+    index_codecs = _codecs_of_indices(layout, zarr_format)
+    _fill(draft, form, wanted, dtype, layout, index_codecs)
     added = None if block is None else added_to(layout_of(draft), block)
     group = _new_group(store, path, overwrite=overwrite, device=device, layout=layout)
-    _fill(group, form, wanted, dtype, layout, overwrite=overwrite)
+    _fill(group, form, wanted, dtype, layout, index_codecs, overwrite=overwrite)
     if added is not None:
         append(group, added, lock=False)
     return Matrix(reopened(group))
 
 
+def _codecs_of_indices(layout: MatrixArguments, zarr_format: NewFormat) -> Any:
+    """Return the codecs of ``indices``: those of the values that take integers and keep each of them.
+
+    An index that is rounded is another column, which no check would find.
+    """
+    codecs = layout.get("codecs", AUTO)
+    if codecs is None or (isinstance(codecs, str) and codecs == AUTO):
+        return codecs
+    if _keep_integers(codecs, layout, zarr_format):
+        return codecs
+    kept: list[Any] = []
+    for codec in codecs if isinstance(codecs, list | tuple) else [codecs]:
+        # After those before it: it may take, or keep, what they make, but not integers.
+        if _keep_integers([*kept, codec], layout, zarr_format):
+            kept.append(codec)
+    return kept or AUTO
+
+
+def _keep_integers(codecs: Any, layout: MatrixArguments, zarr_format: NewFormat) -> bool:
+    """Return whether codecs that a caller gave take integers and keep each of them."""
+    dtype, chunks = layout.get("index_dtype", np.int32), layout.get("chunks", _CHUNK)
+    try:
+        array = create_array(
+            MemoryStore(), shape=(0,), dtype=dtype, chunks=chunks, codecs=codecs, zarr_format=zarr_format, device="cpu"
+        )
+        chunk = ArrayRepresentation(array.metadata.chunk_shape, array.metadata.dtype)
+    # If they are wrong for values, too, their array is refused.
+    except (ArgumentError, MetadataError):
+        return False
+    return not kept_by(array.metadata.codecs, chunk, None).codecs
+
+
 def _fill(
-    group: Group, form: Form, shape: tuple[int, int], dtype: Any, layout: MatrixArguments, *, overwrite: bool = False
+    group: Group,
+    form: Form,
+    shape: tuple[int, int],
+    dtype: Any,
+    layout: MatrixArguments,
+    index_codecs: Any,
+    *,
+    overwrite: bool = False,
 ) -> None:
     """Make a group a matrix without values; with ``overwrite``, erase chunks that arrays have left which are gone."""
     values = np.float32 if dtype is None else dtype
-    for name, kind in (("data", values), ("indices", layout.get("index_dtype", np.int32))):
+    for name, kind, codecs in (
+        ("data", values, layout.get("codecs", AUTO)),
+        ("indices", layout.get("index_dtype", np.int32), index_codecs),
+    ):
         array = group.create_array(
             name,
             (0,),
             kind,
             chunks=layout.get("chunks", _CHUNK),
             shards=layout.get("shards"),
-            codecs=layout.get("codecs", AUTO),
+            codecs=codecs,
             overwrite=overwrite,
         )
         if name == "data" and array.dtype.char not in NUMBERS:
             raise ArgumentError(f"dtype must be a type of numbers of NumPy, of up to 128 bits, not {values!r:.100}")
     lines = shape[form == "csc"]
     group.create_array("indptr", (lines + 1,), np.int64, chunks=_INDPTR_CHUNK, overwrite=overwrite)
+    said = {"encoding-type": f"{form}_matrix", "encoding-version": "0.1.0", "shape": list(shape)}
+
+    def with_those(present: dict[str, Any]) -> dict[str, Any]:
+        # Those of another matrix, that were given with its attributes, would say something else.
+        return {**{name: value for name, value in present.items() if name not in OLD_NAMES}, **said}
+
     # Now it is a matrix.
-    group.update_attributes({"encoding-type": f"{form}_matrix", "encoding-version": "0.1.0", "shape": list(shape)})
+    group.attrs.change(with_those)
 
 
 def _check_minor(form: Form, count: int, index_dtype: Any) -> None:

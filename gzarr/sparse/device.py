@@ -76,7 +76,8 @@ class DeviceMemory:
                 indices = self._upload(ranks)
         entries = replace(entries, indices=indices, columns=columns, ascend=not self._flags(entries, 0)[1])
         scaling = wanted.scaling
-        if scaling and (entries.ascend or not scaling.log1p):
+        # Not before entries of one element are added up, if that rounds.
+        if scaling and (entries.ascend or not (scaling.log1p or wanted.dtype.itemsize < 8)):
             self._scale(entries, scaling)
             return replace(entries, values=self._converted(entries.values, wanted.dtype), scaled=True)
         return entries
@@ -287,12 +288,15 @@ class _Job:
         header[k.FLAGS], header[k.NEW] = self.flags, self.new
         header[k.CHOSEN_OFFSETS] = -1 if columns is None else chosen
         header[k.CHOSEN] = 0 if columns is None else chosen + len(columns.offsets)
-        header[k.PER] = entries.values.dtype.itemsize // word_of(entries.values.dtype)
+        dtype = entries.values.dtype
+        header[k.PER] = dtype.itemsize // word_of(dtype)
+        if dtype.kind in "fc":
+            header[k.MINUS_ZERO] = np.array(-0.0, f"f{word_of(dtype)}").view(f"u{word_of(dtype)}").astype(np.int64)
         if dense is not None:
             header[k.TARGETS] = sum(map(len, parts)) - count
             _, header[k.COLUMN_STRIDE], header[k.WIDTH] = dense
 
 
 def word_of(dtype: np.dtype[Any]) -> int:
-    """Return the bytes of the words in which values are moved."""
-    return min(dtype.itemsize, 8)
+    """Return the bytes of the words in which values are moved: of each of the two floats of a complex number."""
+    return dtype.itemsize // 2 if dtype.kind == "c" else min(dtype.itemsize, 8)

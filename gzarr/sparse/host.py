@@ -112,8 +112,10 @@ class HostMemory:
         job = _Job(entries, wanted, *entries.bounds(rows))
         job.slots[s.TARGETS] = address(target.addresses)
         job.slots[s.COLUMN_STRIDE], job.slots[s.COLUMNS] = target.stride, target.width
+        chosen = entries.columns
+        job.slots[s.INDEXED] = target.width if chosen is None else len(chosen.offsets) - 1
         itemsize, count = wanted.dtype.itemsize, len(target.addresses)
-        is_plain = entries.columns is None and target.stride == itemsize and itemsize in (4, 8)
+        is_plain = chosen is None and target.stride == itemsize and itemsize in (4, 8) and wanted.dtype.kind != "c"
         job.slots[s.STREAM] = is_plain and count * target.width * itemsize > STREAM_BYTES
         job.run("densify", target.width * count)
 
@@ -193,6 +195,10 @@ class _Job:
         turns = min(rows, 1 if workers == 1 else _TURNS * workers)
         per_turn = -(-rows // turns)
         turns = -(-rows // per_turn)
-        shared = np.zeros(2, np.int64)
+        shared = np.zeros(3, np.int64)
         self.slots[s.SHARED], self.slots[s.TURNS], self.slots[s.PER_TURN] = address(shared), turns, per_turn
         kernels.run(work, address(self.slots), shared, turns, workers)
+        if shared[2]:
+            raise MemoryError(
+                f"rows whose indices do not ascend are added up in 8 bytes for each of {self.slots[s.INDEXED]} columns"
+            )

@@ -23,6 +23,8 @@ Form: TypeAlias = Literal["csr", "csc"]
 
 #: Members of the group.
 NAMES: Final = ("data", "indices", "indptr")
+#: Attributes that said before AnnData 0.7 what the form and the shape are.
+OLD_NAMES: Final = ("h5sparse_format", "h5sparse_shape")
 #: Most columns of CSR, or rows of CSC: kernels have their numbers in 32 bits.
 MOST_MINOR: Final = 2**31 - 1
 #: NumPy's characters of types of values.

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from gzarr_kernels.slots.conversion import conversion
 
+from ..documents.json import quote
 from ..errors import ArgumentError
 from ..flags import flag
+from ..real_numbers import is_positive
 
 if TYPE_CHECKING:
     from .chosen import Columns
@@ -54,12 +55,11 @@ class Scaling:
             If they are wrong, or if the type is neither ``float32`` nor ``float64``.
         """
         if normalize is not None:
-            is_number = isinstance(normalize, (int, float, np.integer, np.floating))
-            # Durations of NumPy are integers of NumPy, too.
-            if not is_number or isinstance(normalize, (bool, np.timedelta64)) or not 0 < normalize < math.inf:
+            # As the number that a float holds: those of other types may be too large for it, or too small.
+            if not is_positive(normalize):
                 raise ArgumentError(
                     f"matrix {name!r}: normalize must be the sum that each row gets, such as 1e4, or None, not "
-                    f"{normalize!r:.100}"
+                    f"{quote(normalize)}"
                 )
             normalize = float(normalize)
         found = cls(normalize, flag("log1p", log1p, where=f"matrix {name!r}: "))

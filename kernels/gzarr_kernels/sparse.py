@@ -1,20 +1,24 @@
 """Rows of compressed sparse matrices: some of their columns, and rows made dense. Jobs have ``slots/sparse.py``.
 
 Workers take a few rows at a time, and some entries of a row, which are converted and scaled in scratch memory. Entries
-of a row may be in any order; those of one element are added up in a dense result, in their order.
+of a row may be in any order; those of one element are added up in a dense result, in their order. Added to 0, a zero
+has no sign, so rows that are written in another way have none with one either.
 """
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-from .context import now, slice_end
+import numpy as np
+
+from .context import ensure, now, slice_end
 from .convert import convert_native
 from .elements import copy_rows
 from .interleave import fence
 from .jit import entry, part
 from .log1p import log1p
 from .memory import atomic_add, atomic_load, copy, f32, f64, i32, i64, u8, u16, u32, u64
+from .slots import context as C
 from .slots import sparse as S
 from .slots.conversion import PAIRS
 from .slots.scratch import WORKER_BYTES
@@ -31,6 +35,18 @@ assert _TILE_AT + _TILE_BYTES + 64 <= WORKER_BYTES
 
 _FROM_U1: Final = PAIRS.index(("u1", "u4")) + 1
 _FROM_U2: Final = PAIRS.index(("u2", "u4")) + 1
+
+_F4: Final = S.KINDS.index("f4")
+_F8: Final = S.KINDS.index("f8")
+#: Bits of numbers.
+_NOTHING: Final = np.uint32(0)
+_NOTHING_LONG: Final = np.uint64(0)
+_MINUS_ZERO: Final = np.uint32(1 << 31)
+_MINUS_ZERO_LONG: Final = np.uint64(1 << 63)
+
+#: The least and the greatest normal float64.
+_LEAST: Final = 2.2250738585072014e-308
+_GREATEST: Final = 1.7976931348623157e308
 
 
 @part
@@ -72,11 +88,11 @@ def _in_f8(job: int, first: int, n: int, scratch: int) -> int:
 
 
 @part
-def _factor(job: int, begin: int, end: int, scratch: int) -> float:
-    """Return the number that a row is multiplied by."""
+def _factors(job: int, begin: int, end: int, scratch: int) -> tuple[float, float]:
+    """Return the number that a row is divided by, and the one that it is multiplied by then."""
     j = i64(job)
     if j[S.SCALING] & S.NORMALIZE == 0:
-        return 1.0
+        return 1.0, 1.0
     # Four sums, none of which waits for another one.
     a, b, c, d = 0.0, 0.0, 0.0, 0.0
     for first in range(begin, end, _SOME):
@@ -92,8 +108,13 @@ def _factor(job: int, begin: int, end: int, scratch: int) -> float:
         while i < n:
             a += values[i]
             i += 1
-    total = (a + b) + (c + d)
-    return f64(job + 8 * S.TOTAL)[0] / total if total != 0.0 else 1.0
+    found = (a + b) + (c + d)
+    if found == 0.0:
+        return 1.0, 1.0
+    total = f64(job + 8 * S.TOTAL)[0]
+    factor = total / found
+    # Of sums that are very small or very large, it is infinite, or has lost digits.
+    return (1.0, factor) if _LEAST <= abs(factor) <= _GREATEST else (found, total)
 
 
 @part
@@ -113,8 +134,46 @@ def _ascend(job: int, begin: int, end: int, scratch: int) -> bool:
 
 
 @part
-def _results(job: int, first: int, n: int, factor: float, with_log: bool, scratch: int) -> int:
-    """Return the address of the results of some entries."""
+def _scaled(job: int, first: int, n: int, factors: tuple[float, float], scratch: int) -> int:
+    """Return the address of the scaled values of some entries, float64, in scratch memory."""
+    values = _in_f8(job, first, n, scratch)
+    divisor, factor = factors
+    if divisor != 1.0:
+        for i in range(n):
+            f64(values)[i] /= divisor
+    for i in range(n):
+        f64(values)[i] *= factor
+    return values
+
+
+@part
+def _add_up(job: int, begin: int, end: int, factors: tuple[float, float], sums: int, scratch: int) -> None:
+    """Add the scaled values of a row to the sums of its columns: float64, 0 before."""
+    for first in range(begin, end, _SOME):
+        n = min(_SOME, end - first)
+        indices = i32(_indices(job, first, n, scratch))
+        values = f64(_scaled(job, first, n, factors, scratch))
+        for i in range(n):
+            f64(sums)[indices[i]] += values[i]
+
+
+@part
+def _take_sums(job: int, first: int, n: int, sums: int, scratch: int) -> int:
+    """Return the address of the sums of some entries' columns, float64, in scratch memory.
+
+    The first entry of each column takes the sum, and leaves 0 for the others, and for the next row.
+    """
+    indices = i32(_indices(job, first, n, scratch))
+    values = f64(scratch + _VALUES_AT)
+    for i in range(n):
+        values[i] = f64(sums)[indices[i]]
+        f64(sums)[indices[i]] = 0.0
+    return scratch + _VALUES_AT
+
+
+@part
+def _results(job: int, first: int, n: int, factors: tuple[float, float], sums: int, scratch: int) -> int:
+    """Return the address of the results of some entries; ``sums`` is 0 where a column has one entry."""
     j = i64(job)
     size = j[S.ITEMSIZE]
     new_size = j[S.RESULT_ITEMSIZE]
@@ -126,10 +185,11 @@ def _results(job: int, first: int, n: int, factor: float, with_log: bool, scratc
             found, 0, size, scratch + _VALUES_AT, 0, new_size, 1, n, j[S.CONVERSION], size, new_size
         )  # fmt: skip
         return scratch + _VALUES_AT
-    values = _in_f8(job, first, n, scratch)
-    for i in range(n):
-        f64(values)[i] *= factor
-    if with_log:
+    if sums == 0:
+        values = _scaled(job, first, n, factors, scratch)
+    else:
+        values = _take_sums(job, first, n, sums, scratch)
+    if j[S.SCALING] & S.LOG1P != 0:
         log1p(values, n, scratch + _REST_AT)
     if j[S.FROM_F8] == 0:
         return values
@@ -181,18 +241,17 @@ def take(job: int, context: int, scratch: int) -> None:
     chosen = i32(j[S.CHOSEN])
     new_indices = i32(j[S.NEW_INDICES])
     itemsize = j[S.RESULT_ITEMSIZE]
-    with_log = j[S.SCALING] & S.LOG1P != 0
     first = _turn(job, end, context)
     while first >= 0:
         for row in range(first, min(first + j[S.PER_TURN], j[S.ROWS])):
             at = i64(j[S.NEW_OFFSETS])[row]
             begin = i64(j[S.BEGINS])[row]
             last = i64(j[S.ENDS])[row]
-            factor = _factor(job, begin, last, scratch)
+            factors = _factors(job, begin, last, scratch)
             for e in range(begin, last, _SOME):
                 n = min(_SOME, last - e)
                 found = _indices(job, e, n, scratch)
-                values = _results(job, e, n, factor, with_log, scratch)
+                values = _results(job, e, n, factors, 0, scratch)
                 if j[S.CHOSEN_OFFSETS] == 0:
                     copy(j[S.NEW_INDICES] + 4 * at, found, 4 * n)
                     copy(j[S.NEW_VALUES] + itemsize * at, values, itemsize * n)
@@ -278,38 +337,18 @@ def _scatter(job: int, target: int, indices: int, values: int, n: int) -> None:
 
 
 @part
-def _log1p_of_row(job: int, target: int, scratch: int) -> None:
-    """Take ``log1p`` of the elements of a dense row, of which some have several entries."""
-    j = i64(job)
-    stride = j[S.COLUMN_STRIDE]
-    values = scratch + _VALUES_AT
-    for first in range(0, j[S.COLUMNS], _SOME):
-        n = min(_SOME, j[S.COLUMNS] - first)
-        start = target + first * stride
-        for i in range(n):
-            if j[S.RESULT_ITEMSIZE] == 4:
-                f64(values)[i] = f32(start + i * stride)[0]
-            else:
-                f64(values)[i] = f64(start + i * stride)[0]
-        log1p(values, n, scratch + _REST_AT)
-        for i in range(n):
-            if j[S.RESULT_ITEMSIZE] == 4:
-                f32(start + i * stride)[0] = f64(values)[i]
-            else:
-                f64(start + i * stride)[0] = f64(values)[i]
-
-
-@part
 def _write_past(target: int, source: int, nbytes: int) -> None:
     copy_rows(source, 0, 4, target, 0, 4, 1, nbytes // 4, 4, 0, 1)
 
 
 @part
-def _stream_row(job: int, target: int, begin: int, end: int, factor: float, scratch: int) -> None:
-    """Write a dense row whose indices ascend past the caches, tile by tile: elements of 4 or 8 bytes."""
+def _stream_row(job: int, target: int, begin: int, end: int, factors: tuple[float, float], scratch: int) -> None:
+    """Write a dense row whose indices ascend past the caches, tile by tile: numbers of 4 or 8 bytes, not complex."""
     j = i64(job)
     itemsize = j[S.RESULT_ITEMSIZE]
-    with_log = j[S.SCALING] & S.LOG1P != 0
+    # −0.0 becomes 0.0, as where entries are added to zeros. Of integers, it is 0 that becomes 0.
+    minus_zero = _MINUS_ZERO if j[S.KIND] == _F4 else _NOTHING
+    minus_zero_long = _MINUS_ZERO_LONG if j[S.KIND] == _F8 else _NOTHING_LONG
     left = j[S.COLUMNS] * itemsize
     tile = (scratch + _TILE_AT + 63) // 64 * 64
     # The byte of the row that the tile begins at.
@@ -318,7 +357,7 @@ def _stream_row(job: int, target: int, begin: int, end: int, factor: float, scra
     for e in range(begin, end, _SOME):
         n = min(_SOME, end - e)
         indices = i32(_indices(job, e, n, scratch))
-        values = _results(job, e, n, factor, with_log, scratch)
+        values = _results(job, e, n, factors, 0, scratch)
         for i in range(n):
             place = indices[i] * itemsize - at
             while place >= _TILE_BYTES:
@@ -327,9 +366,11 @@ def _stream_row(job: int, target: int, begin: int, end: int, factor: float, scra
                 at += _TILE_BYTES
                 place -= _TILE_BYTES
             if itemsize == 4:
-                u32(tile + place)[0] = u32(values)[i]
+                value = u32(values)[i]
+                u32(tile + place)[0] = _NOTHING if value == minus_zero else value
             else:
-                u64(tile + place)[0] = u64(values)[i]
+                long = u64(values)[i]
+                u64(tile + place)[0] = _NOTHING_LONG if long == minus_zero_long else long
     _write_past(target + at, tile, min(_TILE_BYTES, left - at))
     at += _TILE_BYTES
     if at < left:
@@ -344,28 +385,36 @@ def densify(job: int, context: int, scratch: int) -> None:
     """Write rows of a dense result; parameters as for ``read.work``."""
     j = i64(job)
     end = slice_end(context)
+    # What is rounded, or whose logarithm is taken, must be added up before.
+    add_first = j[S.SCALING] & S.LOG1P != 0 or j[S.FROM_F8] != 0
+    sums = 0
     first = _turn(job, end, context)
     while first >= 0:
         for row in range(first, min(first + j[S.PER_TURN], j[S.ROWS])):
             target = i64(j[S.TARGETS])[row]
             begin = i64(j[S.BEGINS])[row]
             last = i64(j[S.ENDS])[row]
-            factor = _factor(job, begin, last, scratch)
-            with_log = j[S.SCALING] & S.LOG1P != 0
-            ascend = (with_log or j[S.STREAM] != 0) and _ascend(job, begin, last, scratch)
+            factors = _factors(job, begin, last, scratch)
+            ascend = (add_first or j[S.STREAM] != 0) and _ascend(job, begin, last, scratch)
             if ascend and j[S.STREAM] != 0:
-                _stream_row(job, target, begin, last, factor, scratch)
+                _stream_row(job, target, begin, last, factors, scratch)
                 continue
-            # The logarithm of a sum is none of its parts.
-            later = with_log and not ascend
+            with_sums = add_first and not ascend
+            if with_sums:
+                if sums == 0:
+                    sums = ensure(context, C.FIRST, 8 * j[S.INDEXED])
+                    if sums == 0:
+                        i64(j[S.SHARED])[2] = 1
+                        atomic_add(j[S.SHARED] + 8, 1)
+                        return
+                    c_memset(sums, 0, 8 * j[S.INDEXED])
+                _add_up(job, begin, last, factors, sums, scratch)
             _clear(target, j[S.COLUMN_STRIDE], j[S.RESULT_ITEMSIZE], j[S.COLUMNS])
             for e in range(begin, last, _SOME):
                 n = min(_SOME, last - e)
                 indices = _indices(job, e, n, scratch)
-                values = _results(job, e, n, factor, with_log and not later, scratch)
+                values = _results(job, e, n, factors, sums if with_sums else 0, scratch)
                 _scatter(job, target, indices, values, n)
-            if later:
-                _log1p_of_row(job, target, scratch)
         first = _turn(job, end, context)
     if j[S.STREAM] != 0:
         fence()

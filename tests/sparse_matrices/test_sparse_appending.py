@@ -78,6 +78,98 @@ def test_a_store_that_fails_at_each_write(layout: dict[str, Any]) -> None:
     assert failures > 20
 
 
+class FailingOnce(FailingStore):
+    """A store in memory that fails at one write, before it or after it, and works again."""
+
+    after = False
+
+    def _count(self) -> None:
+        self.left -= 1
+        if self.left == 0 and not self.after:
+            raise gzarr.StoreError("the connection was lost")
+
+    def set(self, key: str, value: Any) -> None:
+        super().set(key, value)
+        if self.left == 0 and self.after:
+            self.left = -1
+            raise gzarr.StoreError("the answer was lost")
+
+
+def lengths(store: gzarr.MemoryStore) -> list[int]:
+    return [len(gzarr.open_array(store, path=name, device="cpu")) for name in ("data", "indices", "indptr")]
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("layout", [{"chunks": 16}, {"chunks": 16, "shards": 64}], ids=["chunks", "shards"])
+def test_a_failed_append_leaves_nothing(layout: dict[str, Any], after: bool) -> None:
+    created = gzarr.MemoryStore()
+    gzarr.sparse.create(created, block(0), **layout)
+    old = stacked(1)
+    failures = 0
+    for write in range(1, 1000):
+        store = FailingOnce({key: created.get(key) or b"" for key in created.list()})
+        m = gzarr.sparse.open(store, mode="r+", device="cpu")
+        store.left, store.after = write, after
+        try:
+            m.append(block(1))
+        except (gzarr.StoreError, gzarr.ChunkWriteError):
+            failures += 1
+        if store.left > 0:
+            break
+        found = gzarr.sparse.open(store, device="cpu").to_dense()
+        # Only where the answer to the last write was lost, it is there.
+        assert len(found) == 7 or (after and len(found) == 14)
+        np.testing.assert_array_equal(found, stacked(len(found) // 7))
+        # What appends behind the ends of the arrays, as AnnData does, continues the matrix.
+        assert lengths(store) == [np.count_nonzero(found), np.count_nonzero(found), len(found) + 1]
+    assert failures > 4
+    np.testing.assert_array_equal(gzarr.sparse.open(created, device="cpu").to_dense(), old)
+
+
+def test_an_interrupted_append_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = gzarr.MemoryStore()
+    m = gzarr.sparse.create(store, block(0), chunks=16)
+    before = lengths(store)
+    was = gzarr.Array.append
+
+    def interrupted(array: gzarr.Array, *args: Any, **options: Any) -> Any:
+        if array.path == "indptr":
+            raise KeyboardInterrupt
+        return was(array, *args, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(gzarr.Array, "append", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            m.append(block(1))
+    assert lengths(store) == before
+    m.append(block(1))
+    np.testing.assert_array_equal(m.to_dense(), stacked(2))
+
+
+class BrokenStore(gzarr.MemoryStore):
+    """A store that is interrupted once, and raises afterwards what stores of third parties may raise."""
+
+    interrupted: bool | None = None
+
+    def set(self, key: str, value: Any) -> None:
+        if self.interrupted:
+            raise RuntimeError("it is closed")
+        if self.interrupted is False and key.startswith("indptr"):
+            self.interrupted = True
+            raise KeyboardInterrupt
+        super().set(key, value)
+
+
+def test_the_first_error_is_raised() -> None:
+    store = BrokenStore()
+    m = gzarr.sparse.create(store, block(0), chunks=16)
+    store.interrupted = False
+    with pytest.raises(KeyboardInterrupt):
+        m.append(block(1))
+    assert store.interrupted
+    np.testing.assert_array_equal(gzarr.sparse.open(store, device="cpu").to_dense(), stacked(1))
+
+
 @pytest.mark.slow
 def test_killed_while_appending_rows(tmp_path: Path) -> None:
     gzarr.sparse.create(tmp_path, shape=(0, 30), chunks=16, shards=64)

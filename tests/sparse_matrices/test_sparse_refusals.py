@@ -218,3 +218,20 @@ def test_arguments_that_contradict_a_group(monkeypatch: pytest.MonkeyPatch) -> N
         gzarr.sparse.open(gzarr.open_group(store), path="X", mode="r+")
     with pytest.raises(gzarr.ArgumentError, match="mode must be"):
         gzarr.sparse.open(group, path="X", mode="w")  # type: ignore[arg-type]
+
+
+def test_attributes_of_another_matrix() -> None:
+    old = {"h5sparse_format": "csr", "h5sparse_shape": [9, 9], "encoding-type": "csr_matrix", "kept": 1}
+    store = gzarr.MemoryStore()
+    for data in (None, sp.csc_array(OLD)):
+        shape = SHAPE if data is None else None
+        m = gzarr.sparse.create(store, data, shape=shape, format="csc", attributes=old, overwrite=True, device="cpu")
+        assert (m.format, m.shape[0]) == ("csc", 50)
+        group = gzarr.open_group(store)
+        assert dict(group.attrs) == {
+            "kept": 1,
+            "encoding-type": "csc_matrix",
+            "encoding-version": "0.1.0",
+            "shape": list(m.shape),
+        }
+    np.testing.assert_array_equal(m.to_dense(), OLD.toarray())

@@ -94,17 +94,84 @@ def test_logarithms() -> None:
     np.testing.assert_array_equal(m.to_dense(log1p=True)[0][~np.isfinite(wanted)], wanted[~np.isfinite(wanted)])
 
 
-def test_zeros_keep_their_signs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As NumPy's logarithms do; rows that are written past the caches are not added to zeros."""
-    monkeypatch.setattr(host, "STREAM_BYTES", 0)
-    values = np.array([[-0.0, 1.0, 0.0, -0.0, 5e-324]])
+@pytest.mark.parametrize("dtype", ["f4", "f8", "c8", "c16"])
+def test_zeros_have_no_sign(dtype: str, device: TestedDevice, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in SciPy, whatever the size of the result."""
+    values = np.array([[-0.0, 1.0, 0.0, -0.0, 5e-45]]).astype(dtype)
+    if dtype[0] == "c":
+        values.imag = [2, -0.0, -0.0, -0.0, 0.0]
     store = gzarr.MemoryStore()
     write(store, values.shape, (values[0], np.arange(5), [0, 5]))
-    m = gzarr.sparse.open(store, path="X", device="cpu")
+    m = gzarr.sparse.open(store, path="X", device=device.name)
+    for _ in range(2):
+        for options in ({}, {"log1p": True}) if dtype[0] == "f" else ({},):
+            wanted = np.log1p(values) if options else values
+            np.testing.assert_array_equal(device.to_numpy(m.to_dense(**options)).tobytes(), (wanted + 0).tobytes())
+        found = device.to_numpy(m.to_dense(columns=[3, 0]))
+        np.testing.assert_array_equal(found.tobytes(), (values[:, [3, 0]] + 0).tobytes())
+        # As large results are written.
+        monkeypatch.setattr(host, "STREAM_BYTES", 0)
+    assert device.to_numpy(m.read_parts().data).tobytes() == values.tobytes()
+
+
+def test_sums_at_the_ends_of_a_type(device: TestedDevice) -> None:
+    """The number that a row is multiplied by may be no float64."""
+    values = np.array([[1e-310, 1e-310], [5e-324, 0], [-1e-310, 3e-310]])
+    m = gzarr.sparse.open(stored(values), path="X", device=device.name)
     for dtype in ("f4", "f8"):
-        found = m.to_dense(dtype=dtype, log1p=True)
-        np.testing.assert_array_equal(np.signbit(found), np.signbit(values))
-        np.testing.assert_allclose(found, np.log1p(values).astype(dtype), rtol=1.2e-7)
+        found = device.to_numpy(m.to_dense(dtype=dtype, normalize=1e4))
+        np.testing.assert_allclose(found, [[5000, 5000], [10000, 0], [-5000, 15000]], rtol=1e-7)
+    large = gzarr.sparse.open(stored(np.array([[1e30, 3e30]])), path="X", device=device.name)
+    found = device.to_numpy(large.to_dense(normalize=1e-300))
+    np.testing.assert_allclose(found, [[2.5e-301, 7.5e-301]], rtol=1e-15)
+
+
+@pytest.mark.parametrize("stored_as", ["f4", "f8", "u2"])
+def test_order_of_entries(stored_as: str, device: TestedDevice) -> None:
+    """Of rows whose indices do not ascend, too, results are rounded once."""
+    values, indices, offsets = compressed(DATA, "csr")
+    order = np.lexsort((np.random.default_rng(1).random(len(values)), np.repeat(np.arange(90), np.diff(offsets))))
+    turned = gzarr.MemoryStore()
+    write(turned, SHAPE, (values[order].astype(stored_as), indices[order], offsets), index="u2", chunks=1000)
+    turned_csc = gzarr.MemoryStore()
+    write(turned_csc, SHAPE[::-1], (values[order].astype(stored_as), indices[order], offsets), "csc", chunks=1000)
+    m, n, c = (
+        gzarr.sparse.open(store, path="X", device=device.name)
+        for store in (stored(DATA.astype(stored_as)), turned, turned_csc)
+    )
+    for options in ({"normalize": 1e4, "log1p": True}, {"log1p": True}, {"normalize": 1e4}):
+        for dtype in ("f4", "f8"):
+            wanted = device.to_numpy(m.to_dense(dtype=dtype, **options))
+            np.testing.assert_array_equal(device.to_numpy(n.to_dense(dtype=dtype, **options)), wanted)
+            genes = [5, 3, 699, 3]
+            found = device.to_numpy(n.dense(columns=genes, dtype=dtype, **options)[7:31])
+            np.testing.assert_array_equal(found, wanted[7:31, genes])
+            if "normalize" not in options:
+                np.testing.assert_array_equal(device.to_numpy(c.to_dense(dtype=dtype, **options)), wanted.T)
+
+
+def test_sums_are_rounded_once(device: TestedDevice) -> None:
+    store = gzarr.MemoryStore()
+    parts = (np.array([1e300, 3.0, 1e300, 2.0**24, 1, 1, 1]), [2, 1, 2, 3, 0, 3, 3], [0, 3, 7])
+    write(store, (2, 4), parts)
+    m = gzarr.sparse.open(store, path="X", device=device.name)
+    found = device.to_numpy(m.to_dense(dtype="f4", log1p=True))
+    wanted = np.log1p([[0, 3, 2e300, 0], [1, 0, 0, 2**24 + 2]]).astype("f4")
+    np.testing.assert_array_max_ulp(found, wanted, 1)
+    for options in ({}, {"columns": [3, 1, 3, 0]}):
+        found = device.to_numpy(m.to_dense([1, 1], dtype="f4", normalize=2**24 + 3, **options))
+        wanted = np.array([1, 0, 0, 2**24 + 2], "f4")[options.get("columns", ...)]
+        np.testing.assert_array_equal(found, [wanted, wanted])
+
+
+def test_devices_give_the_same(device: TestedDevice) -> None:
+    rng = np.random.default_rng(3)
+    for dtype in ("f4", "f8"):
+        store = stored((DATA * rng.random(SHAPE)).astype(dtype))
+        m, n = (gzarr.sparse.open(store, path="X", device=name) for name in ("cpu", device.name))
+        for log1p in (False, True):
+            wanted = m.to_dense(normalize=1e4, log1p=log1p)
+            np.testing.assert_array_equal(device.to_numpy(n.to_dense(normalize=1e4, log1p=log1p)), wanted)
 
 
 def test_missing_columns(device: TestedDevice) -> None:
@@ -127,7 +194,10 @@ def test_missing_columns(device: TestedDevice) -> None:
 
 def test_what_is_refused() -> None:
     m = gzarr.sparse.open(stored(DATA), path="X", device="cpu")
-    for wrong in (0, -1, np.nan, np.inf, "1e4", True):
+    # On some machines, these are the numbers of float64, and texts of others are warnings.
+    is_longer = np.finfo(np.longdouble).maxexp > 16_000
+    beyond = [np.longdouble(text) for text in ("1e4000", "1e-4000")] if is_longer else []
+    for wrong in (0, -1, np.nan, np.inf, "1e4", True, 10**400, 10**5000, *beyond):
         with pytest.raises(gzarr.ArgumentError, match="normalize must be"):
             m.dense(normalize=wrong)  # type: ignore[arg-type]
     with pytest.raises(gzarr.ArgumentError, match="log1p must be"):

@@ -47,8 +47,11 @@ ENDS: Final = 11
 #: with the sum 0 stay), and whether it takes the logarithm of 1 + x of each value then.
 SCALING: Final = 12
 TOTAL: Final = 13
+#: What a word of a negative zero is, as int64; 0 for values that are no floats. Dense results have 0 instead, as where
+#: values are added up.
+MINUS_ZERO: Final = 14
 #: Number of words of the header.
-SIZE: Final = 14
+SIZE: Final = 15
 
 # As in ``gzarr_kernels.log1p``.
 _LN2_HIGH: Final = 6.93147180369123816490e-01
@@ -161,21 +164,44 @@ def _number(values: Any, entry: int) -> float:
 
 
 @body
+def _sum(values: Any, begin: int, end: int) -> float:
+    """Return the sum of a row, added up in the order of the host's kernel, so that both give the same."""
+    a, b, c, d = 0.0, 0.0, 0.0, 0.0
+    entry = begin
+    while entry + 4 <= end:
+        a += _number(values, entry)
+        b += _number(values, entry + 1)
+        c += _number(values, entry + 2)
+        d += _number(values, entry + 3)
+        entry += 4
+    while entry < end:
+        a += _number(values, entry)
+        entry += 1
+    return (a + b) + (c + d)
+
+
+@body
 def _scale_rows(values: Any, columns: Column, job: int, first: int, step: int) -> None:
     begins, ends = get(columns, job + BEGINS), get(columns, job + ENDS)
     scaling = get(columns, job + SCALING)
     row = first
     while row < get(columns, job + ROWS):
         begin, end = get(columns, begins + row), get(columns, ends + row)
-        factor = 1.0
+        divisor, factor = 1.0, 1.0
         if scaling & 1:
-            total = 0.0
-            for entry in range(begin, end):
-                total += _number(values, entry)
-            if total != 0.0:
-                factor = float64_of(uint64(get(columns, job + TOTAL))) / total
+            found = _sum(values, begin, end)
+            if found != 0.0:
+                total = float64_of(uint64(get(columns, job + TOTAL)))
+                factor = total / found
+                exponent = bits_of_float64(factor) >> uint64(52) & uint64(0x7FF)
+                # Of sums that are very small or very large, it is infinite, or has lost digits.
+                if exponent == uint64(0) or exponent == uint64(0x7FF):
+                    divisor, factor = found, total
         for entry in range(begin, end):
-            value = _number(values, entry) * factor
+            value = _number(values, entry)
+            if divisor != 1.0:
+                value /= divisor
+            value *= factor
             if scaling & 2:
                 value = _log1p(value)
             if width_of(values) == 4:
@@ -202,6 +228,7 @@ def _densify(
     places = get(columns, job + CHOSEN)
     per = get(columns, job + PER)
     stride = get(columns, job + COLUMN_STRIDE)
+    minus_zero = uint64(get(columns, job + MINUS_ZERO))
     row = block
     while row < get(columns, job + ROWS):
         start = get(columns, get(columns, job + TARGETS) + row)
@@ -218,12 +245,17 @@ def _densify(
             index = _index(indices, entry)
             if chosen < 0:
                 for w in range(per):
-                    dense[uint64(start + index * stride + w)] = values[uint64(entry * per + w)]
+                    word = values[uint64(entry * per + w)]
+                    # Where nothing is written, there is 0.
+                    if uint64(word) != minus_zero:
+                        dense[uint64(start + index * stride + w)] = word
             else:
                 for place in range(get(columns, chosen + index), get(columns, chosen + index + 1)):
                     at = start + get(columns, places + place) * stride
                     for w in range(per):
-                        dense[uint64(at + w)] = values[uint64(entry * per + w)]
+                        word = values[uint64(entry * per + w)]
+                        if uint64(word) != minus_zero:
+                            dense[uint64(at + w)] = word
             entry += threads
         row += grid
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-#: Address of int64 (2,), shared by the workers: turns taken, and whether to stop.
+#: Address of int64 (3,), shared by the workers: turns taken, whether to stop, and whether one is out of memory.
 SHARED: Final = 0
 #: Number of turns, rows of a turn, and number of rows.
 TURNS: Final = 1
@@ -50,7 +50,9 @@ COLUMN_STRIDE: Final = 23
 COLUMNS: Final = 24
 #: Whether dense rows are so many that they are written past the caches.
 STREAM: Final = 25
-SIZE: Final = 26
+#: Number of the columns that indices are of.
+INDEXED: Final = 26
+SIZE: Final = 27
 
 #: Values of ``SCALING``.
 NORMALIZE: Final = 1

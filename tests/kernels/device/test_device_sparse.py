@@ -91,6 +91,25 @@ def test_densify(dtype: str, chosen: list[int] | None) -> None:
             np.testing.assert_array_equal(columns, before)
 
 
+@pytest.mark.parametrize("chosen", [None, [3, 3, 9, 3]])
+@pytest.mark.parametrize("dtype", ["u8", "f4", "f8", "c16"])
+def test_zeros_have_no_sign(dtype: str, chosen: list[int] | None) -> None:
+    m = Matrix(dtype, chosen)
+    minus_zero = np.array(-0.0, f"f{m.word}").view(f"u{m.word}")
+    m.values[::2] = minus_zero
+    values = m.values.view(dtype) + np.array(0, dtype)
+    row = np.repeat(np.arange(ROWS), np.diff(m.offsets))
+    m.dense[row, m.indices] = values
+    wanted = m.dense if chosen is None else m.dense[:, chosen]
+    out = guarded(np.full(wanted.nbytes // m.word, 77, f"u{m.word}"))
+    per = m.itemsize // m.word
+    width = wanted.shape[1]
+    columns, job = m.columns((np.arange(ROWS) * width * per, per, width))
+    columns[job + k.MINUS_ZERO] = 0 if dtype == "u8" else minus_zero.astype(np.int64)
+    launch(k.densify, m.values, m.indices, out, columns, job)
+    np.testing.assert_array_equal(out.view(f"u{m.word}"), np.ascontiguousarray(wanted).ravel().view(f"u{m.word}"))
+
+
 @pytest.mark.parametrize("total", [None, 1e4])
 @pytest.mark.parametrize("with_log", [False, True])
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
@@ -102,11 +121,14 @@ def test_scale_rows(dtype: str, with_log: bool, total: float | None) -> None:
     first, last = m.offsets[7:9]
     values[first:last] = 0
     values[first : first + 2] = 2.5, -2.5
+    if dtype == "f8":
+        first, last = m.offsets[9:11]
+        values[first:last] = 1e-310
     exact = values.astype("f8")
     for begin, end in zip(m.offsets[:-1], m.offsets[1:], strict=True):
         row = exact[begin:end]
         if total is not None and row.sum():
-            row *= total / row.sum()
+            row[:] = row / row.sum() * total
     if with_log:
         with np.errstate(invalid="ignore"):
             exact = np.log1p(exact)
