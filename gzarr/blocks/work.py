@@ -19,9 +19,12 @@ from ..arrays.view import ArrayView
 from ..engines.pool import thread_count
 from ..engines.result_memory import recycle_bytes
 from ..errors import ArgumentError
+from ..nodes.change import writable
 from ..progress import watch
+from ..stores.aliases import check_elsewhere
 from ..stores.base import RemoteValues
 from ..stores.places import place_of
+from ..stores.referred_files import is_virtual
 from ..tools.processes import check_shared, in_processes, pickled
 from .assembly import kept_assemblies
 from .blending import Blending, overlapping
@@ -158,7 +161,10 @@ class BlockWork:
         return total
 
     def check_apart(self, *, resume: bool) -> None:
-        """Refuse outputs that are inputs, unless each of their chunks is only needed by the block that replaces it."""
+        """Refuse outputs that are inputs, unless each of their chunks is only needed by the block that replaces it.
+
+        Also those that have files which the references of an input point to, whichever blocks need these.
+        """
         outputs = zip(self._outputs, self.grid.outputs, strict=True)
         inputs = zip(self._inputs, self._axes, strict=True)
         arrays = [array for array in (*self._outputs, *self._inputs) if isinstance(array, ExportedArray)]
@@ -166,6 +172,16 @@ class BlockWork:
         for one, other in itertools.combinations([array for array in self._outputs if isinstance(array, Array)], 2):
             if places[id(one)].overlaps(places[id(other)]):
                 raise ArgumentError(f"{one.name} is an output twice; pass another array, or store, for one of them")
+        virtual = [(array.store, array.path) for array in self._inputs if is_virtual(places[id(array)])]
+        for output in self._outputs if virtual else ():
+            if isinstance(output, Array):
+                check_elsewhere(
+                    virtual,
+                    writable(output.store, output.name),
+                    output.path,
+                    operation="map_blocks",
+                    instead="write to another array",
+                )
         for (output, blocks), (array, axes) in itertools.product(outputs, inputs):
             if not isinstance(output, Array) or not places[id(output)].is_same(places[id(array)]):
                 continue

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
@@ -9,6 +10,7 @@ import numpy as np
 
 import gzarr
 
+from ..dtypes.masks import has_masked
 from ..engines.cuda.devices import get_device
 
 if TYPE_CHECKING:
@@ -27,17 +29,23 @@ _KINDS: Final = {
 
 
 def as_result(values: Any) -> Any:
-    """Return values as an array of NumPy or CuPy: scalars as arrays without dimensions.
+    """Return values as an array of NumPy, of no subclass, or of CuPy: scalars as arrays without dimensions.
 
     Raises
     ------
     ArgumentError
-        If they are neither.
+        If they are neither, or if elements of them are masked.
     """
-    array = np.asarray(values) if isinstance(values, np.generic) else values
-    if not isinstance(getattr(array, "dtype", None), np.dtype):
+    if isinstance(values, (np.ndarray, np.generic)):
+        if has_masked(values):
+            raise gzarr.ArgumentError(
+                "the array has masked elements, which other libraries would take as elements: pass values.filled(...)"
+            )
+        return np.asarray(values)
+    of_cupy = getattr(sys.modules.get("cupy"), "ndarray", None)
+    if of_cupy is None or not isinstance(values, of_cupy):
         raise gzarr.ArgumentError(f"results of gzarr are taken, arrays of NumPy and CuPy, not {type(values).__name__}")
-    return array
+    return values
 
 
 @contextmanager

@@ -1,7 +1,8 @@
 """Patterns of paths of groups, for ``group_filter`` of xarray's trees.
 
 They mean what they do in https://github.com/pydata/xarray/pull/11302, where ``pathlib`` matches them: a pattern that
-begins with ``/`` is about whole paths, any other about their ends. ``**`` comes on top.
+begins with ``/`` is about whole paths, any other about their ends. Two things differ: ``**`` comes on top, and the root
+is no name that ``*`` could stand for. (``pathlib`` counts it as a part: ``*/b`` matches ``/b``, as does ``?/b``.)
 """
 
 from __future__ import annotations

@@ -58,8 +58,8 @@ def as_array(values: Any, *, stacklevel: int = 2) -> jax.Array:
     Raises
     ------
     ArgumentError
-        If the values are no array of NumPy or CuPy, or if JAX has no such elements (dates, strings, records, another
-        byte order).
+        If the values are no array of NumPy or CuPy, or have masked elements, or if JAX has no such elements (dates,
+        strings, records, another byte order).
     DeviceError
         If the array is on a GPU that JAX cannot use.
 
@@ -79,7 +79,7 @@ def as_array(values: Any, *, stacklevel: int = 2) -> jax.Array:
             UserWarning,
             stacklevel=stacklevel,
         )
-    if type(array) is np.ndarray:
+    if isinstance(array, np.ndarray):
         # Like DLPack, but also takes the numbers of ml_dtypes.
         try:
             return jax.device_put(array, jax.devices("cpu")[0])

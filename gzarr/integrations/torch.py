@@ -66,8 +66,8 @@ def as_tensor(values: Any) -> torch.Tensor:
     ------
     ArgumentError
         If PyTorch cannot share the values: they are no array of NumPy or CuPy, read-only (PyTorch would write to
-        them), have negative strides, or are elements that PyTorch does not have (dates, strings, records, another byte
-        order).
+        them), have masked elements or negative strides, or are elements that PyTorch does not have (dates, strings,
+        records, another byte order).
     DeviceError
         If the array is on a GPU that PyTorch cannot use.
     """

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pandas as pd
+from xarray.coding.variables import CFScaleOffsetCoder
 
 from .xarray_arrays import StoredArray
 
@@ -29,9 +30,12 @@ class Masking:
     integers
         Dtype as which stored integers are read (``_Unsigned``), or None for their own.
     fill_values
-        Elements that become NaN (both parts of complex ones), after conversion to ``dtype``.
+        Elements that become NaN (both parts of complex ones), or, of durations that stay integers, the least integer;
+        compared after conversion to ``numbers``.
     scale_factor, add_offset
         What elements are multiplied by, and what is added then; None for nothing.
+    numbers
+        Dtype in which elements are masked and scaled, or None for that of the results.
     """
 
     dtype: np.dtype[Any]
@@ -39,6 +43,7 @@ class Masking:
     fill_values: tuple[Any, ...] = ()
     scale_factor: Any = None
     add_offset: Any = None
+    numbers: np.dtype[Any] | None = None
 
     @classmethod
     def of(cls, stored: xr.Variable, decoded: xr.Variable) -> Self:
@@ -57,7 +62,11 @@ class Masking:
                 fills["_FillValue"] = [_as_integer(value, dtype, integers) for value in fills["_FillValue"]]
         scale, offset = (_scalar(attributes.get(name)) for name in ("scale_factor", "add_offset"))
         values = tuple({value for found in fills.values() for value in found})
-        return cls(decoded.dtype, integers, values, scale, offset)
+        numbers = None
+        if decoded.dtype.kind == "b" and (scale is not None or offset is not None):
+            # The attribute ``dtype`` makes booleans of what has been scaled.
+            numbers = CFScaleOffsetCoder().decode(stored).dtype
+        return cls(decoded.dtype, integers, values, scale, offset, numbers)
 
     def apply(self, elements: Any) -> Any:
         """Decode elements.
@@ -74,21 +83,31 @@ class Masking:
         with contextlib.nullcontext() if isinstance(elements, np.ndarray) else elements.device:
             if self.integers is not None:
                 elements = elements.view(self.integers)
-            if elements.dtype != self.dtype:
-                elements = elements.astype(self.dtype)
+            dtype = self.dtype if self.numbers is None else self.numbers
+            if elements.dtype != dtype:
+                elements = elements.astype(dtype)
             masks = [elements == value for value in self.fill_values]
             if masks:
                 mask = masks[0]
                 for other in masks[1:]:
                     mask |= other
                 # One kernel on a device, where ``elements[mask] = ...`` is seven, with a scan. CuPy has it as its own.
-                nan = complex(np.nan, np.nan) if self.dtype.kind == "c" else np.nan
-                np.copyto(elements, self.dtype.type(nan), where=mask)
+                np.copyto(elements, self._masked(dtype), where=mask)
             if self.scale_factor is not None:
                 elements *= self.scale_factor
             if self.add_offset is not None:
                 elements += self.add_offset
+            if dtype != self.dtype:
+                elements = elements.astype(self.dtype)
         return elements
+
+    def _masked(self, dtype: np.dtype[Any]) -> Any:
+        """Return what masked elements become."""
+        found: Any = complex(np.nan, np.nan) if dtype.kind == "c" else np.nan
+        if dtype.kind == "i" and self.scale_factor is None and self.add_offset is None:
+            # Durations. Others are integers by their scale, and have no place for NaN: an error, as on the host.
+            found = np.iinfo(dtype).min
+        return dtype.type(found)
 
 
 def _as_integer(value: Any, dtype: np.dtype[Any], integers: np.dtype[Any]) -> Any:

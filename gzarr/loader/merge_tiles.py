@@ -98,6 +98,8 @@ class Tiles:
         Number of patches.
     touching
         int64 ``(tiles,)``, number of patches that touch each tile.
+    most_overlapping
+        No more patches than this have an element in common.
     covers_all
         Whether each element is known to be in a patch.
 
@@ -126,6 +128,10 @@ class Tiles:
             self._listed, places = np.unique(keys, return_index=True)
             self.total = len(self._listed)
             self.touching, self._first, self._last = self._of_list(samples.chosen[np.sort(places)])
+        # Those of an element touch its tile, and no two of them begin at the same place.
+        steps = samples.stride if samples.chosen is None else (1,) * len(shape)
+        places_before = math.prod(-(-length // step) for length, step in zip(shape, steps, strict=True))
+        self.most_overlapping: int = min(int(self.touching.max(initial=0)), places_before)
 
     def _of_grid(self) -> tuple[IntArray, IntArray, IntArray]:
         """Return how many patches touch each tile, and the number of the first and the last of them."""

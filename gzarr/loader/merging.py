@@ -75,7 +75,8 @@ class Merge:
     patches come in their own order (a loader's ``shuffle=False``), about two rows of patches along the first axis.
 
     Use it in a ``with`` statement. At its end, patches that have not come are an error; after an exception, nothing
-    more is written.
+    more is written. Without it, an interrupt (Ctrl-C) while a patch is added leaves sums that nobody knows: then all
+    that follows is an error.
 
     Parameters
     ----------
@@ -89,7 +90,8 @@ class Merge:
     window
         Weights of the elements of a patch. ``"hann"`` falls from the middle to near 0 at the edges, and is constant in
         sum if patches overlap by half; ``"gaussian"`` has a standard deviation of an eighth of the patch's length;
-        ``"flat"`` is the same for all elements. Or positive numbers of the patch's shape, without its halo.
+        ``"flat"`` is the same for all elements. Or positive numbers of the patch's shape, without its halo, none of
+        which is below 1e-32 of the largest.
     axes
         Axes of ``out`` that the patch's shape is along; None for the sampler's axes (the last ones, if it has none).
     partial
@@ -170,7 +172,6 @@ class Merge:
         part = samples.parts[0]
         self._halo = tuple(-low for low in part.low)
         self._shape = tuple(n - 2 * h for n, h in zip(part.shape, self._halo, strict=True))
-        self._window = _window(window, self._shape)
         self._channels = math.prod(n for d, n in enumerate(out.shape) if d not in self._axes)
         grid = out.metadata.chunk_grid
         # Sums of all channels, and one weight.
@@ -178,6 +179,7 @@ class Merge:
         self._tiles = Tiles(
             tile_axes([grid.axes[axis] for axis in self._axes], self._shape, nbytes), self._shape, samples
         )
+        self._window = _window(window, self._shape, self._tiles.most_overlapping)
         self._in_order = self._tiles.most_elements() * nbytes
         if self._in_order > self._budget_bytes:
             raise ArgumentError(
@@ -194,7 +196,10 @@ class Merge:
         self._dtype: np.dtype[Any] | None = None
         # The window in the memory and in the layout of sums.
         self._weights: Any = None
-        self._closed = False
+        # Whether sums are being changed: a call that finds it so follows one that did not end.
+        self._torn = False
+        # Whether tiles that lack patches are being written, and whether all are.
+        self._closing = self._closed = False
 
     def __repr__(self) -> str:
         """Tell the array, the patches that have come, and the memory that is held."""
@@ -236,15 +241,22 @@ class Merge:
         Raises
         ------
         ArgumentError
-            If the predictions have another shape or type, if they belong to no patch of the sampler, or if this is
-            closed; nothing was added. If parts that wait for further patches would take more than ``budget_bytes``,
-            or an integer is to be made of NaN; predictions before that one were added.
+            If the predictions have another shape or type, if they belong to no patch of the sampler, if this is closed,
+            if :meth:`close` has begun to write, or if a call before was interrupted while it added a patch; nothing was
+            added. If parts that wait for further patches would take more than ``budget_bytes``, or an integer is to be
+            made of NaN; predictions before that one were added.
         ChunkError, StoreError
             If a part cannot be written; :meth:`close` tries it again. Predictions that follow in the batch were not
             added: add it once more.
         """
+        self._refuse_torn()
         if self._closed:
             raise ArgumentError("this Merge is closed: all patches have come, or there was an error")
+        if self._closing:
+            raise ArgumentError(
+                f"close() has begun to write the parts of {self._out.name} that lack patches, and did not end: call "
+                "close() again; no more patches can be added"
+            )
         origins = self._origins(batch)
         rows = self._tiles.rows(origins)
         flipped = getattr(batch, "flipped", ())
@@ -272,10 +284,12 @@ class Merge:
         Raises
         ------
         ArgumentError
-            If patches have not come, unless ``partial``; they may still be added.
+            If patches have not come, unless ``partial``; they may still be added. If a call was interrupted while it
+            added a patch.
         ChunkError, StoreError
-            If a part cannot be written.
+            If a part cannot be written. Call it again; no more patches can be added.
         """
+        self._refuse_torn()
         if self._closed:
             return
         missing = self.missing
@@ -286,6 +300,8 @@ class Merge:
                 f"of {self._out.name} that they touch are not written. A loader leaves out patches that do not fill a "
                 "batch, unless drop_last=False; partial=True writes what there is"
             )
+        # Else all patches are there, and those that come again are ignored.
+        self._closing = missing > 0
         with self._memory.using() as place:
             for number in list(self._live):
                 self._write(number, place)
@@ -303,6 +319,14 @@ class Merge:
                 self.close()
         finally:
             self._drop()
+
+    def _refuse_torn(self) -> None:
+        """Refuse to go on with sums that nobody knows."""
+        if self._torn:
+            raise ArgumentError(
+                f"a call was interrupted while it changed sums, so parts of {self._out.name} that are not written yet "
+                "are lost, and nothing more is written: put all predictions together again, by a new Merge"
+            )
 
     # -- what is given
 
@@ -358,18 +382,23 @@ class Merge:
         """Choose the type of sums by the first predictions."""
         if self._dtype is not None:
             return
-        self._dtype = _sum_type(self._out.dtype, dtype)
+        dtype = _sum_type(self._out.dtype, dtype)
         # Axes of the window in the order of ``out``.
         order = np.argsort(self._axes)
         window = self._window.transpose(order).reshape(self._layout(self._shape, 1))
-        self._weights = place.copied(window.astype(self._dtype))
+        self._weights = place.copied(window.astype(dtype))
+        self._dtype = dtype
 
     def _add(self, prediction: Any, row: int, origin: list[int], place: MergePlace) -> None:
         """Add the prediction for a patch, and write the tiles that it completes."""
         pieces = list(self._tiles.pieces(origin))
         # All of them, before any sum is changed.
-        self._make_room(pieces, place)
+        made, nbytes = self._made(pieces, place)
         weighted = prediction.astype(self._dtype, copy=False) * self._weights
+        self._torn = True
+        self._live.update(made)
+        self._held += nbytes
+        self._most_held = max(self._most_held, self._held)
         for piece in pieces:
             tile = self._live[piece.tile]
             in_tile, in_patch = self._box(piece.in_tile), self._box(piece.in_patch)
@@ -377,12 +406,13 @@ class Merge:
             tile.weights[in_tile] += self._weights[in_patch]
             self._left[piece.tile] -= 1
         self._seen[row] = True
+        self._torn = False
         for piece in pieces:
             if not self._left[piece.tile]:
                 self._write(piece.tile, place)
 
-    def _make_room(self, pieces: list[TilePiece], place: MergePlace) -> None:
-        """Make the tiles of pieces."""
+    def _made(self, pieces: list[TilePiece], place: MergePlace) -> tuple[dict[int, _Tile], int]:
+        """Make the tiles of pieces that are not there yet; return them by their numbers, and their bytes."""
         assert self._dtype is not None
         new = [piece for piece in pieces if piece.tile not in self._live]
         each = [math.prod(high - low for low, high in piece.extents) for piece in new]
@@ -393,15 +423,15 @@ class Merge:
                 f"{readable_size(self._held + nbytes)}, more than budget_bytes={self._budget_bytes}; "
                 f"{self._most_in_order()}"
             )
+        made = {}
         for piece in new:
             lengths = [high - low for low, high in piece.extents]
-            self._live[piece.tile] = _Tile(
+            made[piece.tile] = _Tile(
                 place.zeros(self._layout(lengths), self._dtype),
                 place.zeros(self._layout(lengths, 1), self._dtype),
                 self._box(tuple(slice(*extent) for extent in piece.extents)),
             )
-        self._held += nbytes
-        self._most_held = max(self._most_held, self._held)
+        return made, nbytes
 
     def _most_in_order(self) -> str:
         assert self._dtype is not None
@@ -419,9 +449,12 @@ class Merge:
         # On a device, the host would have to wait to look.
         whole = (self._tiles.covers_all and not self._left[number]) or bool(covered.all())
         if not tile.is_mean:
-            tile.sums /= tile.weights if whole else np.where(covered, tile.weights, 1)
+            weights = tile.weights if whole else np.where(covered, tile.weights, 1)
+            self._torn = True
+            _divide(tile.sums, weights)
             # The next try, if this one fails, finds it so.
             tile.is_mean = True
+            self._torn = False
         values = tile.sums
         if kind_of(self._out.dtype) != "f":
             values = _integers(values, self._out.dtype, self._out.name)
@@ -454,7 +487,38 @@ def _sum_type(*dtypes: np.dtype[Any]) -> np.dtype[Any]:
     return np.dtype(np.float32 if np.result_type(np.float32, *natives).itemsize == 4 else np.float64)
 
 
-def _window(window: Any, shape: tuple[int, ...]) -> npt.NDArray[np.float64]:
+def _divide(sums: Any, weights: Any) -> None:
+    """Make means of sums, in place: of finite numbers, finite ones."""
+    beyond = np.isfinite(sums)
+    with np.errstate(over="ignore"):
+        sums /= weights
+    # The mean of the largest numbers may be rounded to one beyond them.
+    beyond &= np.isinf(sums)
+    most = np.finfo(sums.dtype).max
+    # On a device, ``sums[mask] = ...`` is many kernels, and takes memory for a scan.
+    np.copyto(sums, most, where=beyond & (sums > 0))
+    np.copyto(sums, -most, where=beyond & (sums < 0))
+
+
+def _window(window: Any, shape: tuple[int, ...], overlapping: int) -> npt.NDArray[np.float64]:
+    """Return the weights of a patch's elements, which add up to about 1/2 at most where ``overlapping`` patches lie.
+
+    So no sum is beyond the largest number if the predictions are not. As they are scaled by a power of two, means are
+    what they would be without, unless predictions are near the smallest numbers. Patches that are known not to overlap,
+    as on a grid, are not scaled.
+    """
+    ratios = _ratios(window, shape)
+    scale = 2.0 ** -((overlapping - 1).bit_length() + 1) if overlapping > 1 else 1.0
+    least = float(np.finfo(np.float32).tiny) / scale
+    if ratios.min() < least:
+        raise ArgumentError(
+            f"the smallest number of the window is {ratios.min():.1e} of the largest, too little for sums of 32 bits; "
+            f"it must be at least {least:.1e} of it"
+        )
+    return ratios * scale
+
+
+def _ratios(window: Any, shape: tuple[int, ...]) -> npt.NDArray[np.float64]:
     """Return the weights of a patch's elements: positive numbers, the largest of which is about 1."""
     if isinstance(window, str):
         if window not in get_args(Window):
@@ -471,7 +535,7 @@ def _window(window: Any, shape: tuple[int, ...]) -> npt.NDArray[np.float64]:
         raise ArgumentError(f"the window must be numbers: {error}") from error
     if found.shape != shape:
         raise ArgumentError(f"the window has shape {found.shape}, but patches have {shape}, without their halo")
-    if not (np.isfinite(found).all() and (found > 0).all() and (found / found.max()).astype(np.float32).all()):
+    if not (np.isfinite(found).all() and (found > 0).all()):
         raise ArgumentError("all numbers of the window must be positive and finite")
     return np.asarray(found / found.max())
 

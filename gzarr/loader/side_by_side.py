@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import contextvars
 from functools import partial
 from itertools import count
@@ -36,30 +37,33 @@ def run(tasks: Sequence[Callable[[], object]]) -> None:
     interrupted: list[None] = []
     turn = count()
 
-    def work() -> None:
+    def work(caught: type[BaseException] = BaseException) -> None:
         while not (failures or interrupted) and (i := next(turn)) < len(tasks):
             try:
                 tasks[i]()
-            except BaseException as error:
-                failures[i] = error
+            except caught as error:
+                # After an interrupt, nobody asks.
+                if not interrupted:
+                    failures[i] = error
 
     threads = []
     try:
-        for i in range(1, min(len(tasks), _MOST_THREADS)):
-            # Each in a copy of the context, which has the monitor of the reads.
-            own = partial(contextvars.copy_context().run, work)
-            thread = NamedThread(own, f"gzarr-loader-array-{i}")
-            thread.start()
-            threads.append(thread)
-    except RuntimeError:
-        # The system refuses threads, or the process ends; the others do all.
-        pass
+        with contextlib.suppress(RuntimeError):
+            # The system refuses threads, or the process ends; the others do all.
+            for i in range(1, min(len(tasks), _MOST_THREADS)):
+                # Each in a copy of the context, which has the monitor of the reads.
+                own = partial(contextvars.copy_context().run, work)
+                thread = NamedThread(own, f"gzarr-loader-array-{i}")
+                thread.start()
+                threads.append(thread)
+        # An interrupt comes to the caller's thread, also within a task, and is no failure of that task.
+        work(Exception)
+        for thread in threads:
+            thread.join()
     except BaseException:
         interrupted.append(None)
+        failures.clear()
         raise
-    work()
-    for thread in threads:
-        thread.join()
     if failures:
         try:
             raise failures[min(failures)]

@@ -1,8 +1,10 @@
-"""Finding out, before something is overwritten, whether it is read under another address.
+"""Finding out, before something is overwritten, whether it is read under another address, or by references.
 
 One bucket may be reached by several names of a server (``localhost`` and ``127.0.0.1``, an alias, a proxy), by obstore,
 by fsspec and by a web server before it, and may even be a local directory. No address tells that, so a value is written
 where something is to be overwritten, looked for where something is read, and erased.
+
+Virtual datasets are read from the files that their references point to, so it is these that must not be overwritten.
 """
 
 from __future__ import annotations
@@ -22,8 +24,9 @@ from .cached_store import CachedStore
 from .fsspec_store import FsspecStore
 from .keys import is_key, join_path
 from .object_store import GivenStore
-from .places import place_of
+from .places import Place, place_of
 from .places_read import check_apart, nodes_read, refusal
+from .referred_files import Files, files_read, is_virtual
 from .remote_store import RemoteStore
 
 if TYPE_CHECKING:
@@ -68,6 +71,8 @@ def check_elsewhere(
 ) -> None:
     """Look whether a node that is to be overwritten is, contains or lies in one that is read, where no address tells.
 
+    Also whether it has files that the references of a virtual one point to, under whichever address.
+
     There is no request if both are on this machine, and one if nothing is there to be overwritten.
 
     Parameters
@@ -85,14 +90,30 @@ def check_elsewhere(
         If one of the stores cannot be asked.
     """
     kept = _without_caches(store)
+    direct, virtual = [], []
+    for node in nodes:
+        place = place_of(*node)
+        if is_virtual(place):
+            virtual.append(place)
+        else:
+            direct.append(node)
+    files: list[Files] = []
+    # Where nothing is, nothing is lost.
+    if virtual and _has_keys(kept, path):
+        for place in virtual:
+            files += _files_apart(place, place_of(store, path), operation=operation, instead=instead)
     name = f"gzarr-is-this-the-source-{uuid.uuid4().hex}"
     # For each path below the target, where a value that is written there may be seen.
     wanted: dict[str, list[tuple[tuple[ReadableStore, str], Any, str]]] = {"": []}
-    for node in nodes:
+    sources = [(node, None) for node in direct] + [((one.store, ""), one.paths) for one in files]
+    for node, paths in sources:
         values = _without_caches(node[0])
         if not _may_be_one(values, kept):
             continue
         for below_target, below_source in _alignments(_parts(values, node[1]), _parts(kept, path)):
+            # Beside files that are read, others may be overwritten.
+            if paths is not None and not any(f"{one}/".startswith(_folder(below_source)) for one in paths):
+                continue
             sought = join_path(join_path(node[1], below_source), name)
             if is_key(sought) and is_key(join_path(join_path(path, below_target), name)):
                 wanted.setdefault(below_target, []).append((node, values, sought))
@@ -106,6 +127,30 @@ def check_elsewhere(
         seen = _first_seen(kept, join_path(at, name), [(values, sought) for _, values, sought in places])
         if seen is not None:
             raise refusal(operation, place_of(store, path), place_of(*places[seen][0]), instead)
+
+
+def _files_apart(place: Place, target: Place, *, operation: str, instead: str) -> list[Files]:
+    """Return the files that a virtual node is read from; raise ArgumentError if the target is known to have one."""
+    found = files_read(place)
+    for files in found:
+        # There may be many files, and finding out the place of each asks the operating system many times.
+        folders: dict[str, Place] = {}
+        directory = os.fsdecode(files.store.directory()) if isinstance(files.store, DirectoryStore) else None
+        for path in files.paths:
+            folder, _, name = path.rpartition("/")
+            if directory is not None and os.path.islink(os.path.join(directory, path)):  # noqa: PTH114, PTH118
+                overlaps = place_of(files.store, path).overlaps(target)
+            else:
+                if folder not in folders:
+                    folders[folder] = place_of(files.store, folder)
+                overlaps = folders[folder].overlaps(target, name)
+            if overlaps:
+                raise refusal(operation, target, place_of(files.store, path), instead)
+    return found
+
+
+def _folder(path: str) -> str:
+    return f"{path}/" if path else ""
 
 
 def _without_caches(store: Any) -> Any:
@@ -148,7 +193,7 @@ def _alignments(source: list[str], target: list[str]) -> Iterator[tuple[str, str
 def _has_keys(store: Any, path: str) -> bool:
     """Return whether there are keys below a path, or the store cannot tell."""
     try:
-        return not is_listable(store) or any(True for _ in store.list_prefix(f"{path}/" if path else ""))
+        return not is_listable(store) or any(True for _ in store.list_prefix(_folder(path)))
     except StoreError:
         return True
 

@@ -1,4 +1,4 @@
-"""Credentials of S3 from the files of AWS (``~/.aws/credentials``, ``~/.aws/config``), by botocore, if it is installed.
+"""Credentials, region and server of S3 from the files of AWS (``~/.aws/credentials``, ``~/.aws/config``), by botocore.
 
 obstore itself reads environment variables and asks the servers of machines in the cloud, but no files. botocore knows
 profiles, roles and single sign-on.
@@ -52,6 +52,28 @@ class Profile:
         """Return the region of the profile, if it has one."""
         region: str | None = _session(self.name).get_config_variable("region")
         return region
+
+    def endpoint(self) -> str | None:
+        """Return the URL of the server of the profile, if it names one, as boto3 reads it.
+
+        Raises
+        ------
+        ArgumentError
+            If the files of AWS cannot be understood.
+        """
+        if os.environ.get("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS", "").lower() == "true":
+            return None
+        # Third-party code may raise anything about the files.
+        try:
+            session = _session(self.name)
+            scoped = session.get_scoped_config()
+            if str(scoped.get("ignore_configured_endpoint_urls", "")).lower() == "true":
+                return None
+            services = session.full_config.get("services", {}).get(scoped.get("services"), {})
+            found = services.get("s3", {}).get("endpoint_url") or scoped.get("endpoint_url")
+        except Exception as error:
+            raise ArgumentError(f"the profile {self.name or 'default'!r} of AWS cannot be used: {error}") from None
+        return str(found) if found else None
 
 
 def find(options: Mapping[str, Any], name: str | None) -> Profile | None:

@@ -8,6 +8,7 @@ can find a key absent, and a target that is absent is a failure. References say 
 from __future__ import annotations
 
 import base64
+import contextlib
 import inspect
 import json
 import logging
@@ -32,6 +33,8 @@ _LEFT_OUT: Final[OfFilesystems[bool]] = OfFilesystems()
 _CHUNK: Final = re.compile(r"\d+(?:\.\d+)*")
 #: Most bytes of a file.
 _MOST_BYTES: Final = 2**63 - 1
+#: Most files of records, each of tens of thousands of references, that are read to learn the targets of all of them.
+_MOST_RECORDS: Final = 256
 
 
 class _Unnamed(str):
@@ -195,13 +198,17 @@ def look_up(fs: Any, path: str) -> bytes | ReferenceTarget | None:
             return None
     if not isinstance(url, str):
         raise BadReferenceError(f"its reference is malformed: the URL is {type(url).__name__}")
-    protocol = url.partition("://")[0] if "://" in url else None
+    protocol = _protocol_of(url)
     if len(found) == 1:
         return ReferenceTarget(protocol, url)
     offset, nbytes = map(_count, found[1:])
     if offset + nbytes > _MOST_BYTES:
         raise BadReferenceError(f"its reference is malformed: no file has {nbytes} bytes from byte {offset} on")
     return ReferenceTarget(protocol, url, offset, nbytes)
+
+
+def _protocol_of(url: str) -> str | None:
+    return url.partition("://")[0] if "://" in url else None
 
 
 def _is_nameless_chunk(references: dict[str, Any], key: str) -> bool:
@@ -339,3 +346,64 @@ def keys(fs: Any, prefix: str, *, below: bool) -> Iterator[str]:
             for chunk in _chunk_names(_grid(shape, lengths)):
                 if look_up(fs, folder + chunk) is not None:
                     yield folder + chunk
+
+
+def targets(fs: Any, prefix: str) -> dict[str | None, set[str]]:
+    """Return the files that references point to, by protocol (None for the default): their paths or URLs.
+
+    Parameters
+    ----------
+    fs, prefix
+        Filesystem of references, and how the keys begin.
+
+    Raises
+    ------
+    BadReferenceError
+        If Parquet references cannot be read, or are too many.
+    """
+    found: dict[str | None, set[str]] = {}
+    references = fs.references
+    urls: set[Any] = set()
+    if is_a(references, "fsspec.implementations.reference", "LazyReferenceMapper"):
+        urls = _urls_of_records(references, prefix)
+    else:
+        for key, value in references.items():
+            if isinstance(value, (list, tuple)) and value and isinstance(key, str) and key.startswith(prefix):
+                urls.add(value[0] if isinstance(value[0], str) else None)
+    for url in urls:
+        url = url if isinstance(url, str) else fs.target
+        if isinstance(url, str):
+            found.setdefault(_protocol_of(url), set()).add(url)
+    return found
+
+
+def records(fs: Any) -> tuple[Any, str] | None:
+    """Return where Parquet references are, which are read late: a filesystem and a path; None for other references."""
+    references = fs.references
+    if is_a(references, "fsspec.implementations.reference", "LazyReferenceMapper"):
+        return references.fs, references.root
+    return None
+
+
+def _urls_of_records(references: Any, prefix: str) -> set[Any]:
+    """Return the values that Parquet references have for URLs."""
+    urls: set[Any] = set()
+    left = _MOST_RECORDS
+    try:
+        for key in references.zmetadata:
+            field = key.removesuffix("/.zarray")
+            if field == key or not f"{field}/".startswith(prefix):
+                continue
+            for record in range(-(-math.prod(references._get_chunk_sizes(field)) // references.record_size)):
+                left -= 1
+                if left < 0:
+                    raise BadReferenceError(f"its references are in more than {_MOST_RECORDS} files")
+                # One that does not exist has no references.
+                with contextlib.suppress(FileNotFoundError):
+                    urls.update(references.open_refs(field, record).get("path", ()))
+    except BadReferenceError:
+        raise
+    # Parquet files and their index may hold anything.
+    except Exception as error:
+        raise BadReferenceError(f"its references cannot be read: {redaction.describe(error, frozenset())}") from None
+    return urls

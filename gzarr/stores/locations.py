@@ -119,6 +119,12 @@ def endpoint_variable(kind: str, config: Mapping[str, Any]) -> str | None:
     return None
 
 
+def names_endpoint(kind: str, config: Mapping[str, Any]) -> bool:
+    """Return whether an option or an environment variable names the server; see :func:`endpoint_variable`."""
+    settings = _settings(kind, config)
+    return any(setting in settings for setting in _ENDPOINTS[kind])
+
+
 def _variables(kind: str) -> dict[str, str]:
     """Return the names of the variables that a class reads, by setting: of several, it takes the last one."""
     settings, prefix = _SETTINGS[kind], _PREFIXES[kind]

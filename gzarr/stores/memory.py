@@ -169,13 +169,19 @@ class MemoryStore:
         return found
 
     def version(self, key: str) -> Hashable | None:
-        """Return a token that changes when the value is replaced; None if it is absent or can change in place."""
+        """Return a token that changes when the value is replaced.
+
+        None if it is absent, can change in place, or is another object at each look-up.
+        """
         split_key(key)
         try:
             value = self.mapping.get(key)
+            # A shelf, and others that keep values elsewhere, make a new object at each look-up.
+            if type(value) is not bytes or not (isinstance(self.mapping, dict) or self.mapping.get(key) is value):
+                return None
         except Exception as exc:
             raise self._failure("read", key, exc) from exc
-        return _version_of(value) if type(value) is bytes else None
+        return _version_of(value)
 
     def list_versions(self, prefix: str) -> Iterator[tuple[str, str | None]]:
         """Yield all keys that start with ``prefix``, sorted, each with a digest of its value."""

@@ -10,6 +10,7 @@ other. So a node overlaps with the groups above it and with everything below it.
 - Buckets and servers are known by their address, as :mod:`gzarr.stores.locations` names them.
 - What is in memory is known by identity, never by content.
 - Wrappers (caches, read-only views, stores of other libraries, prefixes) are what they wrap.
+- Virtual datasets are places of their own; :mod:`gzarr.stores.referred_files` tells what they are read from.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Final
 from . import fsspec_urls
 from .base import DirectoryStore, LocatedStore
 from .fsspec_calls import is_a
+from .fsspec_references import is_reference_filesystem
 from .fsspec_store import FsspecStore
 from .keys import join_path
 from .locations import location_of
@@ -66,7 +68,8 @@ class Place:
     names
         For each root, the path of the node below it.
     unknown
-        Store of a class that is known neither by an address nor by a directory, which may be equal to another one.
+        Store of a class that is known neither by an address nor by a directory, which may be equal to another one; or
+        a filesystem of references.
     held
         What is known by identity, so that this stays its own.
     label
@@ -78,9 +81,13 @@ class Place:
     held: object
     label: str
 
-    def overlaps(self, other: Place) -> bool:
-        """Return whether this place and ``other`` are the same node, or one contains the other."""
-        return any(_begins(one, two) or _begins(two, one) for one, two in self._pairs(other))
+    def overlaps(self, other: Place, name: str = "") -> bool:
+        """Return whether this place and ``other`` are the same node, or one contains the other.
+
+        With ``name``, what has this name in this place is meant, which must not be a link.
+        """
+        pairs = ((join_path(one, name), two) for one, two in self._pairs(other))
+        return any(_begins(one, two) or _begins(two, one) for one, two in pairs)
 
     def is_same(self, other: Place) -> bool:
         """Return whether this place and ``other`` are the same node."""
@@ -153,7 +160,7 @@ def _known(store: Any, path: str, left: int) -> tuple[_Names, object] | None:
     if isinstance(store, GivenStore):
         return {id(store._given): join_path(store._prefix.rstrip("/"), path)}, None
     if isinstance(store, FsspecStore):
-        return _in_filesystem(*store.filesystem(), path, left), None
+        return _in_filesystem(*store.filesystem(), path, left)
     if isinstance(store, ZarrStore):
         return _of_zarr(store.store, path, left)
     if isinstance(store, DirectoryStore):
@@ -166,7 +173,7 @@ def _in_mapping(mapping: Any, path: str, left: int) -> tuple[_Names, object]:
         mapping = mapping.data
     found = fsspec_urls.filesystem_in(mapping)
     if found is not None:
-        return _in_filesystem(found[0], found[1], path, left), None
+        return _in_filesystem(found[0], found[1], path, left)
     return {id(mapping): path}, None
 
 
@@ -186,14 +193,14 @@ def _in_directory(directory: str, path: str) -> _Names:
         at, below = above, f"{name}/{below}" if below else name
 
 
-def _in_filesystem(fs: Any, base: str, path: str, left: int) -> _Names:
-    """Return the names of a node in a filesystem of fsspec."""
+def _in_filesystem(fs: Any, base: str, path: str, left: int) -> tuple[_Names, object]:
+    """Return the names of a node in a filesystem of fsspec, and the filesystem if it is one of references."""
     where = f"{base.rstrip('/')}/{path}".rstrip("/") if path else base.rstrip("/")
     while left:
         left -= 1
         local = fsspec_urls.local_path(fs, where)
         if local is not None:
-            return _in_directory(local, "")
+            return _in_directory(local, ""), None
         if is_a(fs, "fsspec.implementations.dirfs", "DirFileSystem"):
             fs, where = fs.fs, fs._join(where)
         elif is_a(fs, "fsspec.implementations.asyn_wrapper", "AsyncFileSystemWrapper"):
@@ -209,12 +216,12 @@ def _in_filesystem(fs: Any, base: str, path: str, left: int) -> _Names:
         else:
             break
     if is_a(fs, "fsspec.implementations.memory", "MemoryFileSystem"):
-        return {id(fs.store): str(fs._strip_protocol(where)).strip("/")}
-    if is_a(fs, "fsspec.archive", "AbstractArchiveFileSystem") or is_a(
-        fs, "fsspec.implementations.reference", "ReferenceFileSystem"
-    ):
-        return {id(fs): where.strip("/")}
-    return _at_address(fs, str(fs._strip_protocol(where)))
+        return {id(fs.store): str(fs._strip_protocol(where)).strip("/")}, None
+    if is_a(fs, "fsspec.archive", "AbstractArchiveFileSystem"):
+        return {id(fs): where.strip("/")}, None
+    if is_reference_filesystem(fs):
+        return {id(fs): where.strip("/")}, fs
+    return _at_address(fs, str(fs._strip_protocol(where))), None
 
 
 def _at_address(fs: Any, where: str) -> _Names:
@@ -248,7 +255,7 @@ def _of_zarr(store: Any, path: str, left: int) -> tuple[_Names, object]:
         if is_a(store, "zarr.storage._memory", "MemoryStore"):
             return _in_mapping(store._store_dict, join_path(_prefix_of(store), path), left)
         if is_a(store, "zarr.storage._fsspec", "FsspecStore"):
-            return _in_filesystem(store.fs, store.path, path, left), None
+            return _in_filesystem(store.fs, store.path, path, left)
         if is_a(store, "zarr.storage._obstore", "ObjectStore"):
             from .urls import obstore_store
 

@@ -23,7 +23,7 @@ from .http_store import HttpStore
 from .io_threads import io_thread_count
 from .keys import is_document, normalize_path, unquoted
 from .local import LocalStore
-from .locations import endpoint_variable
+from .locations import endpoint_variable, names_endpoint
 from .object_store import GivenStore, ObjectStore
 from .remote_store import ANSWER_TIME, DEFAULT_TIMEOUT_S, STALL_S, RemoteStore
 from .timeouts import seconds
@@ -289,6 +289,10 @@ def remote_store(
                 keywords["credential_provider"] = profile
                 if "AWS_REGION" not in os.environ and "AWS_DEFAULT_REGION" not in os.environ:
                     options.setdefault("region", profile.region())
+                endpoint = None if names_endpoint(kind, options) else profile.endpoint()
+                if endpoint is not None:
+                    _check_addresses({"endpoint_url": endpoint}, "the profile's {}")
+                    options["endpoint"] = endpoint
         container = parts.netloc.rpartition("@")[0] or parts.netloc
         if "@" in parts.netloc:
             if kind != "AzureStore":

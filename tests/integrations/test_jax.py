@@ -177,6 +177,13 @@ def test_other_arrays_are_taken_too() -> None:
         as_array(values.astype(">f4"))
     with pytest.raises(gzarr.ArgumentError, match="arrays of NumPy and CuPy, not list"):
         as_array([1])
+    no_results: list[Any] = [made(data=[1.0]), pytest.importorskip("pandas").Series([1.0])]
+    for value in no_results:
+        with pytest.raises(gzarr.ArgumentError, match=f"NumPy and CuPy, not {type(value).__name__}"):
+            as_array(value)
+    with pytest.raises(gzarr.ArgumentError, match=r"masked elements.*\.filled"):
+        as_array(np.ma.masked_array(values, values > 3))
+    same_bits(as_array(values.view(np.ma.MaskedArray)), values)
 
 
 # -- a device

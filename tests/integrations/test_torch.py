@@ -177,6 +177,14 @@ def test_what_cannot_be_shared() -> None:
         as_tensor(odd)
     with pytest.raises(gzarr.ArgumentError, match="arrays of NumPy and CuPy, not list"):
         as_tensor([1])
+    no_results: list[Any] = [made(data=[1.0]), pytest.importorskip("pandas").Series([1.0])]
+    for value in no_results:
+        with pytest.raises(gzarr.ArgumentError, match=f"NumPy and CuPy, not {type(value).__name__}"):
+            as_tensor(value)
+    with pytest.raises(gzarr.ArgumentError, match=r"masked elements.*\.filled"):
+        as_tensor(np.ma.masked_array([1.0, 2], [0, 1]))
+    whole = np.ma.masked_array([1.0, 2], [0, 0])
+    assert as_tensor(whole).data_ptr() == whole.ctypes.data
 
 
 # -- a device

@@ -122,7 +122,8 @@ def test_what_is_no_pattern(pattern: Any, message: str, folder: Path) -> None:
         xr.open_datatree(folder / "3.zarr", engine="gzarr", group_filter=pattern)
 
 
-@pytest.mark.parametrize("pattern", ["/*/sweep_9", "/Clear", "/clear/sweep_0/x", "storm"])
+# The last one because the root is no name.
+@pytest.mark.parametrize("pattern", ["/*/sweep_9", "/Clear", "/clear/sweep_0/x", "storm", "*/clear"])
 def test_no_group_matches(pattern: str, folder: Path) -> None:
     with pytest.raises(ArgumentError, match=r"matches no group of .*: there are '/clear', ") as caught:
         xr.open_datatree(folder / "3.zarr", engine="gzarr", group_filter=pattern)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from support.devices import KINDS, on_host
 
 import gzarr
-from gzarr.loader import Loader, Merge, Patches, Rows, merge_memory, merge_tiles
+from gzarr.loader import Loader, Merge, Patches, Rows, merge_memory, merge_tiles, merging
 from gzarr.metadata.chunk_grid import RegularAxis
 
 if TYPE_CHECKING:
@@ -417,6 +417,47 @@ def test_precision() -> None:
         merge.add(np.full((1, 1), 1e6, "f4"), [[0]])
 
 
+@pytest.mark.parametrize("window", WINDOWS)
+@pytest.mark.parametrize("stride", [2, 3, 8])
+def test_means_of_the_largest_numbers_are_finite(window: Any, stride: int) -> None:
+    most = np.finfo("f4").max
+    data = np.full((24, 32), -most, "f4")
+    data[12:] = most
+    data[0, 0], data[-1, -1] = np.inf, -np.inf
+    for where in (None, np.argwhere(np.ones((12, 16), bool)) * 2):
+        out, sampler = (
+            target(data.shape, chunks=(8, 8)),
+            Patches((8, 8), stride=None if where is not None else stride, where=where),
+        )
+        with Merge(out, sampler, window) as merge:
+            add_all(merge, batches_of(stored(data), sampler))
+        np.testing.assert_allclose(out[...], data, rtol=1e-5)
+
+
+def test_where_no_patches_overlap_the_smallest_numbers_stay() -> None:
+    data = np.finfo("f4").smallest_subnormal * np.arange(16, dtype="f4")
+    out, sampler = target(16, chunks=4), Patches((4,))
+    with Merge(out, sampler, "flat") as merge:
+        add_all(merge, batches_of(stored(data), sampler))
+    np.testing.assert_array_equal(out[...], data)
+
+
+@pytest.mark.usefixtures("small_tiles")
+@pytest.mark.parametrize("case", ["3 axes, halo", "listed"])
+def test_weights_are_scaled_exactly(case: str) -> None:
+    """As if they were not: the same bits."""
+    shape, sampler, _ = CASES[case]
+    found = []
+    for scale in (1, 2, 1024):
+        out = target(shape, chunks=4)
+        merge = Merge(out, sampler)
+        merge._window = merge._window * scale
+        merged(merge, batches_of(stored(elements(*shape)), sampler, batch_size=5))
+        found.append(out[...])
+    np.testing.assert_array_equal(found[0], found[1])
+    np.testing.assert_array_equal(found[0], found[2])
+
+
 # -- memory
 
 
@@ -629,6 +670,127 @@ def test_failed_writes_are_tried_again(line: Any, monkeypatch: pytest.MonkeyPatc
     np.testing.assert_allclose(out[...], data, rtol=1e-6)
 
 
+def interrupted(*args: Any) -> Any:
+    raise KeyboardInterrupt
+
+
+def check_refusal(merge: Merge, data: Values) -> None:
+    for _ in range(2):
+        with pytest.raises(gzarr.ArgumentError, match=r"interrupted while it changed sums.*by a new Merge"):
+            merge.add(data[np.newaxis, 4:12], [[4]])
+        with pytest.raises(gzarr.ArgumentError, match="interrupted while it changed sums"):
+            merge.close()
+
+
+@pytest.mark.usefixtures("small_tiles")
+def test_an_interrupted_patch_is_not_added_again(line: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor is anything written of the parts that it touches: one has it already."""
+    data, _, sampler, out = line
+    merge = Merge(out, sampler, partial=True)
+    merge.add(data[np.newaxis, :8], [[0]])
+    box, calls = merge._box, itertools.count()
+    # One for a new tile, and two for each piece: the first piece is added, the second not.
+    monkeypatch.setattr(merge, "_box", lambda *args: (interrupted if next(calls) == 3 else box)(*args))
+    with pytest.raises(KeyboardInterrupt):
+        merge.add(data[np.newaxis, 4:12], [[4]])
+    monkeypatch.undo()
+    check_refusal(merge, data)
+    assert merge.missing == 9
+    np.testing.assert_array_equal(out[...], BEFORE)
+
+
+@pytest.mark.usefixtures("small_tiles")
+@pytest.mark.parametrize("by_close", [False, True])
+def test_sums_are_not_divided_twice(line: Any, monkeypatch: pytest.MonkeyPatch, by_close: bool) -> None:
+    data, _, sampler, out = line
+    merge, divide = Merge(out, sampler, partial=True), merging._divide
+    merge.add(data[np.newaxis, :8], [[0]])
+    monkeypatch.setattr(merging, "_divide", lambda *args: interrupted(divide(*args)))
+    with pytest.raises(KeyboardInterrupt):
+        merge.close() if by_close else merge.add(data[np.newaxis, 4:12], [[4]])
+    monkeypatch.undo()
+    check_refusal(merge, data)
+    np.testing.assert_array_equal(out[...], BEFORE)
+
+
+@pytest.mark.usefixtures("small_tiles")
+def test_memory_that_is_refused_is_not_counted(line: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    data, image, sampler, out = line
+    zeros, calls = merge_memory.HostMergeMemory.zeros, itertools.count()
+
+    def refused(*args: Any) -> Any:
+        # The second tile's sums, when those of the first are made.
+        if next(calls) == 2:
+            raise MemoryError
+        return zeros(*args)
+
+    monkeypatch.setattr(merge_memory.HostMergeMemory, "zeros", refused)
+    merge = Merge(out, sampler)
+    with pytest.raises(MemoryError):
+        merge.add(data[np.newaxis, 4:12], [[4]])
+    assert merge.held_bytes == 0
+    merge.add(data[np.newaxis, 4:12], [[4]])
+    assert merge.held_bytes == 2 * 8 * 8
+    add_all(merge, batches_of(image, sampler))
+    assert merge.held_bytes == 0
+    merge.close()
+    np.testing.assert_allclose(out[...], data, rtol=1e-6)
+
+
+def test_a_window_that_memory_is_refused_to_is_copied_again(line: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    data, _, sampler, out = line
+    merge = Merge(out, sampler, partial=True)
+    monkeypatch.setattr(merge_memory.HostMergeMemory, "copied", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        merge.add(data[np.newaxis, :8], [[0]])
+    monkeypatch.undo()
+    monkeypatch.setattr(merge_tiles, "TILE_BYTES", 1)
+    merge.add(data[np.newaxis, :8], [[0]])
+    merge.close()
+    np.testing.assert_allclose(out[:8], data[:8], rtol=1e-6)
+
+
+@pytest.mark.usefixtures("small_tiles")
+def test_nothing_is_added_once_parts_that_lack_patches_are_written(line: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    data, _, sampler, out = line
+    merge = Merge(out, sampler, partial=True)
+    merge.add(data[np.newaxis, 12:20], [[12]])
+    write, calls = gzarr.Array.write, itertools.count()
+
+    def failing(*args: Any, **options: Any) -> None:
+        if next(calls) == 1:
+            raise gzarr.StoreError("the disk is full")
+        write(*args, **options)
+
+    monkeypatch.setattr(gzarr.Array, "write", failing)
+    with pytest.raises(gzarr.StoreError, match="full"):
+        merge.close()
+    with pytest.raises(gzarr.ArgumentError, match=r"has begun to write.*call close\(\) again"):
+        merge.add(data[np.newaxis, 16:24], [[16]])
+    merge.close()
+    np.testing.assert_allclose(out[12:20], data[12:20], rtol=1e-6)
+    np.testing.assert_array_equal(np.delete(out[...], range(12, 20)), BEFORE)
+
+
+def test_patches_that_come_again_after_a_failed_close_are_ignored(line: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    data, image, sampler, out = line
+    merge, batches = Merge(out, sampler), list(batches_of(image, sampler))
+
+    def failing(*args: Any, **options: Any) -> None:
+        raise gzarr.StoreError("the disk is full")
+
+    add_all(merge, batches[:-1])
+    monkeypatch.setattr(gzarr.Array, "write", failing)
+    for call in (lambda: add_all(merge, batches[-1:]), merge.close):
+        with pytest.raises(gzarr.StoreError, match="full"):
+            call()
+    assert merge.missing == 0
+    monkeypatch.undo()
+    add_all(merge, batches[-1:])
+    merge.close()
+    np.testing.assert_allclose(out[...], data, rtol=1e-6)
+
+
 # -- what is refused
 
 
@@ -676,6 +838,7 @@ def test_wrong_arguments(line: Any) -> None:
         ((out, sampler, np.zeros(8)), "positive"),
         ((out, sampler, [np.nan] * 8), "positive"),
         ((out, sampler, ["a"] * 8), "numbers"),
+        ((out, sampler, [1, 1e-44, 2e-45, 1, 1, 1, 1, 1]), r"2\.0e-45 of the largest, too little for sums of 32 bits"),
     ]
     for arguments, message in refused:
         with pytest.raises(gzarr.ArgumentError, match=message):

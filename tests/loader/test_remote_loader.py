@@ -442,6 +442,34 @@ def test_no_task_begins_after_an_interrupt(interrupted_at_the_second: None) -> N
     assert len(seen) <= 2
 
 
+@pytest.mark.parametrize("fails", [False, True])
+def test_an_interrupt_in_a_task_waits_for_no_others(fails: bool) -> None:
+    """Nor is it a failure among those of others."""
+    caller, both = threading.current_thread(), threading.Barrier(2)
+    held, failed, seen = threading.Event(), threading.Event(), []
+
+    def task(i: int) -> None:
+        seen.append(i)
+        both.wait(20)
+        if threading.current_thread() is caller:
+            assert not fails or failed.wait(20)
+            raise KeyboardInterrupt
+        try:
+            if fails:
+                raise OSError("another")
+            # Only a caller that waits for this waits long.
+            held.wait(30)
+        finally:
+            failed.set()
+
+    with pytest.raises(KeyboardInterrupt):
+        side_by_side.run([partial(task, i) for i in range(2)])
+    assert failed.is_set() == fails
+    held.set()
+    await_tasks()
+    assert len(seen) == 2
+
+
 @pytest.mark.parametrize("number", [1, 2])
 def test_an_interrupt_while_the_threads_of_an_epoch_start(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
     start = threading.Thread.start

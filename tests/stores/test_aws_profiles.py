@@ -130,3 +130,30 @@ def test_without_botocore(proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch) ->
     nowhere = f"http://127.0.0.1:{servers.free_port()}"
     with pytest.raises(StoreError, match="with boto3 installed"):
         read(proxy, region="us-east-1", metadata_endpoint=nowhere)
+
+
+def test_the_server_of_a_profile(proxy: FaultProxy, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    nowhere = f"http://127.0.0.1:{servers.free_port()}"
+    (home / ".aws/config").write_text(
+        f"[profile work]\nendpoint_url = {proxy.url}\n"
+        f"[default]\nendpoint_url = {nowhere}\nservices = ours\n[services ours]\ns3 =\n  endpoint_url = {proxy.url}\n"
+    )
+    for options in ({"profile": "work"}, {}):
+        assert gzarr.open_array(URL, storage_options=options)[...].tolist() == [1, 2]
+    # What is given explicitly comes first.
+    other = "http://127.0.0.1:1"
+    given: Any = gzarr.open_store(URL, storage_options={"profile": "work", "endpoint": other})
+    assert other in given.location()
+    monkeypatch.setenv("AWS_ENDPOINT_URL", other)
+    found: Any = gzarr.open_store(URL, storage_options={"profile": "work"})
+    assert other in found.location()
+    monkeypatch.delenv("AWS_ENDPOINT_URL")
+    monkeypatch.setenv("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS", "true")
+    ignoring: Any = gzarr.open_store(URL, storage_options={"profile": "work"})
+    assert "127.0.0.1" not in ignoring.location()
+
+
+def test_the_server_of_a_profile_that_is_no_url(home: Path) -> None:
+    (home / ".aws/config").write_text("[profile work]\nendpoint_url = minio\n")
+    with pytest.raises(ArgumentError, match="the profile's endpoint_url must be the URL"):
+        gzarr.open_store(URL, storage_options={"profile": "work"})

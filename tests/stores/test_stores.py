@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import pickle
+import shelve
 import signal
 import socket
 import sys
@@ -18,6 +19,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import gzarr
 from gzarr.errors import ArgumentError, NodeNotFoundError, ReadOnlyError, StoreError
 from gzarr.stores import (
     ByteRange,
@@ -746,3 +748,13 @@ class TestAsStore:
             as_store(tmp_path / "dangling")
         with pytest.raises(StoreError, match="cannot examine"):
             as_store(tmp_path / "loop")
+
+
+def test_shards_in_a_mapping_that_makes_bytes_anew(tmp_path):
+    data = np.arange(64, dtype="u2").reshape(8, 8)
+    with shelve.open(str(tmp_path / "a"), "n") as mapping:
+        array = gzarr.create_array(mapping, data=data, chunks=(2, 2), shards=(4, 4), device="cpu")
+        np.testing.assert_array_equal(array[0:3, 0:3], data[0:3, 0:3])
+        array[1:3, 1:3] = 7
+        data[1:3, 1:3] = 7
+        np.testing.assert_array_equal(array[...], data)
