@@ -11,10 +11,12 @@ from __future__ import annotations
 import os
 import platform
 import runpy
+import shutil
 import subprocess
 import sys
 import sysconfig
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -62,8 +64,13 @@ class KernelsHook(BuildHookInterface[Any]):
             raise SystemExit(f"GZARR_BUILD_KERNELS={chosen!r}: choose 0, x86-64, aarch64, or leave it unset")
         self._folder = tempfile.TemporaryDirectory()
         self.app.display_info("gzarr: compiling its kernels for this wheel, which takes two or three minutes …")
-        host = self._compile("gzarr_kernels.build", *([chosen] if chosen else []), must=bool(chosen))
-        self._compile("gzarr_kernels.device.build", must=bool(chosen) and sys.platform == "linux")
+        # Side by side: on a machine with few processors, neither keeps all of them busy to its end.
+        with ThreadPoolExecutor() as pool:
+            device = pool.submit(
+                self._compile, "gzarr_kernels.device.build", must=bool(chosen) and sys.platform == "linux"
+            )
+            host = self._compile("gzarr_kernels.build", *([chosen] if chosen else []), must=bool(chosen))
+            device.result()
         if any(Path(self._folder.name).iterdir()):
             fingerprint = runpy.run_path(str(Path(self.root) / "kernels" / "gzarr_kernels" / "fingerprint.py"))
             fingerprint["state"](Path(self._folder.name))
@@ -76,17 +83,17 @@ class KernelsHook(BuildHookInterface[Any]):
 
     def _compile(self, module: str, *arguments: str, must: bool) -> list[Path]:
         """Run a module that compiles kernels into a folder; return the files that it has made."""
-        before = set(Path(self._folder.name).iterdir())
-        paths = [str(Path(self.root) / "kernels"), *filter(None, [os.environ.get("PYTHONPATH")])]
-        done = subprocess.run(
-            [sys.executable, "-m", module, self._folder.name, *arguments],
-            env=os.environ | _toolkit() | {"PYTHONPATH": os.pathsep.join(paths), "NUMBA_ENABLE_CUDASIM": "0"},
-            cwd=self._folder.name,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        made = sorted(set(Path(self._folder.name).iterdir()) - before)
+        with tempfile.TemporaryDirectory() as folder:
+            paths = [str(Path(self.root) / "kernels"), *filter(None, [os.environ.get("PYTHONPATH")])]
+            done = subprocess.run(
+                [sys.executable, "-m", module, folder, *arguments],
+                env=os.environ | _toolkit() | {"PYTHONPATH": os.pathsep.join(paths), "NUMBA_ENABLE_CUDASIM": "0"},
+                cwd=folder,
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            made = [Path(shutil.move(path, self._folder.name)) for path in sorted(Path(folder).iterdir())]
         if done.returncode or not made:
             reason = (done.stderr.strip().splitlines() or ["nothing is compiled for this platform"])[-1]
             if must:
