@@ -18,7 +18,7 @@ import time
 import zlib
 from bisect import bisect_right, insort
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from .atomic_files import write_all
 from .file_locks import brief_lock
@@ -221,8 +221,12 @@ def encode_version(version: Hashable | None) -> str | None:
 
 def decode_version(token: str) -> Hashable:
     """Return the version that a text stands for."""
-    version = json.loads(token)
-    return tuple(version) if isinstance(version, list) else version
+    version: Hashable = _with_tuples(json.loads(token))
+    return version
+
+
+def _with_tuples(version: Any) -> Any:
+    return tuple(map(_with_tuples, version)) if isinstance(version, list) else version
 
 
 def _seed(path: str, nonce: bytes) -> int:

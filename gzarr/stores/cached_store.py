@@ -323,7 +323,8 @@ def _resolve(byte_range: ByteRange, size: int | None) -> tuple[int, int] | None:
     """Return the first byte and the end of a range; None if it is not in the value, or the size is needed for that."""
     offset, length = byte_range.offset, byte_range.length
     if size is None:
-        return None if offset < 0 or length is None or length < 0 else (offset, offset + length)
+        # No bytes are in the value only if it does not end before them.
+        return None if offset < 0 or length is None or length <= 0 else (offset, offset + length)
     begin = size + offset if offset < 0 else offset
     end = size if length is None else begin + length
     return (begin, end) if 0 <= begin <= end <= size and (offset >= 0 or length is None) else None

@@ -359,10 +359,13 @@ class ZarrStore(RequestedValues, WholeValues):
     def _listed(self, prefix: str, method: str, *arguments: str) -> Iterator[str]:
         """Yield what an asynchronous generator of the store yields, fetched by pages.
 
+        Zarr-python's ``ZipStore`` lists a key for each time that it was written: here it is listed once.
         Icechunk lists the keys below nodes only: those below a prefix of chunks are among those of their array.
         """
         store = self._here()
         names: Any = None
+        # Archives have all names in memory; elsewhere, there may be too many.
+        seen: set[str] | None = set() if any(map(_is_archive, _with_wrapped(store))) else None
 
         async def page() -> list[str]:
             nonlocal names
@@ -380,9 +383,11 @@ class ZarrStore(RequestedValues, WholeValues):
                     above = "".join(prefix[:-1].rpartition("/")[:2])
                     yield from self._listed(above, method, above)
                 return
-            yield from found
+            yield from found if seen is None else [name for name in dict.fromkeys(found) if name not in seen]
             if len(found) < PAGE_KEYS:
                 return
+            if seen is not None:
+                seen.update(found)
 
     def list(self) -> Iterator[str]:
         """Yield all keys, in the order of the store."""

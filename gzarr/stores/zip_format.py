@@ -80,6 +80,8 @@ class CentralDirectory:
     ----------
     rows
         Row of each key in ``columns``. Of entries with the same name, the last one.
+    others
+        Name and row of each entry that is no key. Writers keep them.
     columns
         int64 ``(11, capacity)``.
     raw
@@ -88,6 +90,8 @@ class CentralDirectory:
         Offset of the directory in the file.
     shift
         Bytes before the archive in the file, which offsets in the archive do not count.
+    comment
+        Comment of the archive.
     version
         Version of the file.
     nbytes
@@ -96,10 +100,12 @@ class CentralDirectory:
 
     def __init__(self, version: Hashable | None = None) -> None:
         self.rows: dict[str, int] = {}
+        self.others: list[tuple[str, int]] = []
         self.columns: IntArray = np.zeros((11, 0), np.int64)
         self.raw = b""
         self.begin = 0
         self.shift = 0
+        self.comment = b""
         self.version = version
         self.nbytes: int = 0
         self._count = 0
@@ -133,9 +139,10 @@ class CentralDirectory:
         self._changed.append(name)
 
     def copy(self, version: Hashable | None) -> CentralDirectory:
-        """Return a directory with the same entries, without the raw one."""
+        """Return a directory with the same entries and comment, without the raw one."""
         other = CentralDirectory(version)
         other.rows, other.columns, other._count = dict(self.rows), self.columns.copy(), self._count
+        other.others, other.comment = self.others, self.comment
         other.nbytes, other._raw_names = self.nbytes, self._raw_names
         return other
 
@@ -327,6 +334,8 @@ def read_directory(
                     found._raw_names[len(entries)] = spelled
         if not _NO_KEY.search(key):
             found.rows[key] = len(entries)
+        elif keep:
+            found.others.append((key, len(entries)))
         entries.append((header + shift, packed, nbytes, crc, method, flags, name, 0, -1, at, after - at))
         at = after
     # Archives of more than 65,535 entries without zip64 exist.
@@ -386,15 +395,19 @@ def check_entry(columns: IntArray, row: int) -> None:
         raise ZipFormatError(f"its {packed} bytes cannot unpack to {size} bytes")
 
 
-def data_offset(header: Any, name: bytes, columns: IntArray, row: int) -> int:
-    """Return the offset of an entry's data in the file, given the first bytes of the entry."""
+def data_offset(header: Any, name: bytes, columns: IntArray, row: int, *, same_crc: bool = False) -> int:
+    """Return the offset of an entry's data in the file, given the first bytes of the entry.
+
+    With ``same_crc``, the header must also have the CRC-32 that the directory has, unless it stands behind the data.
+    """
     at, packed, limit = int(columns[HEADER, row]), int(columns[PACKED, row]), int(columns[LIMIT, row])
     if len(header) < HEADER_BYTES + len(name):
         raise ZipFormatError("its header is truncated")
-    signature, _, _, method, *_, name_nbytes, extra_nbytes = _LOCAL.unpack_from(header)
+    signature, _, flags, method, _, _, crc, *_, name_nbytes, extra_nbytes = _LOCAL.unpack_from(header)
     if signature != b"PK\3\4" or name_nbytes != len(name) or header[HEADER_BYTES : HEADER_BYTES + len(name)] != name:
         raise ZipFormatError(f"there is no header of it at byte {at}: the archive is damaged")
-    if method != columns[METHOD, row]:
+    is_other = same_crc and not flags & _SIZES_FOLLOW and crc != columns[CRC, row]
+    if is_other or method != columns[METHOD, row]:
         raise ZipFormatError("its header and the directory disagree: the archive is damaged")
     begin: int = at + HEADER_BYTES + name_nbytes + extra_nbytes
     if begin + packed > limit:

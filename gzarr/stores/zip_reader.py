@@ -23,6 +23,7 @@ from . import io_threads, ozx, zip_format
 from . import zip_format as z
 from .base import Answer, ByteRange, Extents, RequestLimits
 from .byte_ranges import check_range, resolve_range
+from .file_tree import FreshVersion
 from .keys import split_key, split_prefix
 from .zip_files import RemoteFile
 from .zip_format import CentralDirectory, ZipFormatError
@@ -108,9 +109,11 @@ class ZipReader:
             else:
                 (data,) = file.read([(begin + shift, nbytes)], version)
                 raw = bytes(data)
-            return zip_format.read_directory(raw, begin, count, shift=shift, version=version, keep=self._keep)
+            directory = zip_format.read_directory(raw, begin, count, shift=shift, version=version, keep=self._keep)
         except (ZipFormatError, ValueSizeError) as error:
             raise StoreError(f"{self!r} cannot be opened as a zip archive: {error}") from error
+        directory.comment = zip_format.comment_of(tail)
+        return directory
 
     def broken_rules(self) -> list[str]:
         """Return the rules of OME-Zarr in one file that an ``.ozx`` file breaks; none of another archive.
@@ -139,7 +142,19 @@ class ZipReader:
                 return work(file, directory)
             except ValueReplacedError:
                 self.forget(directory.version)
+            except ValueSizeError:
+                # The archive may be shorter than before.
+                if not self._is_another(file, directory):
+                    raise
+                self.forget(directory.version)
         raise ValueReplacedError(f"{self!r}: it was replaced during each of {MOST_ATTEMPTS} reads; try again later")
+
+    def _is_another(self, file: ArchiveFile, directory: CentralDirectory) -> bool:
+        """Return whether a file without versions now has another directory; False for others, which say so."""
+        if directory.version is not None:
+            return False
+        now = self._load(file)
+        return now.rows != directory.rows or not np.array_equal(now.columns[: z.DATA], directory.columns[: z.DATA])
 
     def is_current(self, version: Hashable | None) -> bool:
         """Return whether the archive still has this version, as far as that can be told without a request."""
@@ -156,6 +171,12 @@ class ZipReader:
 
     def _fail(self, key: str, error: Exception) -> NoReturn:
         raise StoreError(f"{self!r}: cannot read {key!r}: {error}", key=key) from error
+
+    def _refuse(self, file: ArchiveFile, directory: CentralDirectory, key: str, error: ZipFormatError) -> NoReturn:
+        """Raise the error of an entry that is not where the directory says: the archive is damaged, or another one."""
+        if self._is_another(file, directory):
+            raise ValueReplacedError(f"{self!r} was replaced meanwhile", key=key) from error
+        self._fail(key, error)
 
     def _span(self, columns: IntArray, rows: Any) -> tuple[Any, Any]:
         """Return where entries are, with their headers: offset and bytes, which may be more than theirs."""
@@ -176,12 +197,14 @@ class ZipReader:
                 data = memoryview(file.read([(begin, packed)], directory.version)[0])
             return z.unpacked(data, columns, row)
         except ZipFormatError as error:
-            self._fail(key, error)
+            self._refuse(file, directory, key, error)
 
     def _find_data(
         self, file: ArchiveFile, directory: CentralDirectory, keys: Sequence[str], rows: IntArray
     ) -> IntArray:
         """Return the offsets of the data of some stored entries, from their headers unless these were read before.
+
+        Where the file has no version, only the headers tell whether the entries are still there: they are always read.
 
         Raises
         ------
@@ -191,8 +214,9 @@ class ZipReader:
         # A writer in another thread may put a larger array in its place.
         columns = directory.columns
         data: IntArray = columns[z.DATA, rows]
-        unknown = np.flatnonzero(data < 0)
-        if len(unknown) and isinstance(file, RemoteFile):
+        is_versioned = directory.version is not None
+        unknown = np.flatnonzero((data < 0) | (not is_versioned))
+        if len(unknown) and isinstance(file, RemoteFile) and is_versioned:
             # Saves a request: whatever the header says, there is one place for the data.
             tight = unknown[z.is_tight(columns, rows[unknown])]
             some = rows[tight]
@@ -203,10 +227,11 @@ class ZipReader:
             begins, sizes = columns[z.HEADER, wanted], z.HEADER_BYTES + columns[z.NAME, wanted]
             headers = file.read(list(zip(begins.tolist(), sizes.tolist(), strict=True)), directory.version)
             data[unknown] = [
-                z.data_offset(header, directory.name_of(row, keys[i]), columns, row)
+                z.data_offset(header, directory.name_of(row, keys[i]), columns, row, same_crc=not is_versioned)
                 for header, i, row in zip(headers, unknown.tolist(), wanted.tolist(), strict=True)
             ]
-        columns[z.DATA, rows] = data
+        if is_versioned:
+            columns[z.DATA, rows] = data
         return data
 
     # -- values
@@ -303,7 +328,7 @@ class ZipReader:
         try:
             data = self._find_data(file, directory, keys, np.array([row for _, row, _, _ in parts]))
         except ZipFormatError as error:
-            self._fail(keys[0], error)
+            self._refuse(file, directory, keys[0], error)
         ranges = [(at + begin, nbytes) for at, (_, _, begin, nbytes) in zip(data.tolist(), parts, strict=True)]
         return file.read(ranges, directory.version)
 
@@ -348,7 +373,8 @@ class ZipReader:
     def _token(directory: CentralDirectory, row: int) -> Hashable | None:
         if row < 0 or directory.version is None:
             return None
-        return directory.version, int(directory.columns[z.HEADER, row])
+        token: Any = directory.version, int(directory.columns[z.HEADER, row])
+        return FreshVersion(token) if isinstance(directory.version, FreshVersion) else token
 
     # -- for engines
 
@@ -381,7 +407,9 @@ class ZipReader:
         else:
             try:
                 offset[present] = self._find_data(file, directory, [keys[i] for i in present.tolist()], some)
-            except ZipFormatError:
+            except ZipFormatError as error:
+                if self._is_another(file, directory):
+                    raise ValueReplacedError(f"{self!r} was replaced meanwhile") from error
                 # Reading it as a value reports this.
                 return None
             nbytes[present] = packed
@@ -473,7 +501,7 @@ class RemoteZipStore(ZipReader):
             if request.version is not None:
                 raise ValueReplacedError(f"{self!r}: {request.key!r} was replaced meanwhile", key=request.key)
             # Of the old archive or of the new one: nothing is promised about it.
-            token = None
+            token, row = None, -1
         if value is not None and request.most_nbytes is not None and len(value) > request.most_nbytes:
             raise ValueSizeError(
                 f"{self!r}: {request.key!r} has {len(value)} bytes; at most {request.most_nbytes} are read",

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from ..errors import ArgumentError, ReadOnlyError, StoreError
-from ..guarded import RLock
+from ..guarded import ForkSafeLock, RLock
 from . import ozx
 from .base import ReadableStore, RemoteValues
 from .buffers import as_view
@@ -36,8 +36,29 @@ _MODES: Final = ("r", "r+", "a", "w", "w-", "x")
 #: The longest name that a record can have.
 _LONGEST_NAME: Final = 65535
 
-#: Stores of this process that have something to commit, by path.
-_writing: weakref.WeakValueDictionary[str, ZipStore] = weakref.WeakValueDictionary()
+#: The locks of the stores of this process, and what there is to commit, by path: an archive has one of each. A writer
+#: stays until it has ended, also if its store is gone.
+_locks: weakref.WeakValueDictionary[str, RLock] = weakref.WeakValueDictionary()
+_writing: weakref.WeakValueDictionary[str, ZipWriter] = weakref.WeakValueDictionary()
+_making = ForkSafeLock(RLock)
+
+
+def _lock_of(path: str) -> RLock:
+    with _making.lock:
+        lock = _locks.get(path)
+        if lock is None:
+            _locks[path] = lock = RLock()
+        return lock
+
+
+def _begin_anew() -> None:
+    """Forget what the parent of a forked process writes, and locks that its threads may have held."""
+    _locks.clear()
+    _writing.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_begin_anew)
 
 
 class ZipStore(ZipReader, WholeValues):
@@ -73,8 +94,10 @@ class ZipStore(ZipReader, WholeValues):
     the old one. So does a ``with`` block that an exception (or Ctrl-C) ends: what it wrote since the last :meth:`flush`
     is discarded, as by :meth:`discard`. A daemon thread that still writes when the interpreter exits gets a
     :class:`~gzarr.errors.StoreError`, and the archive has what it wrote by then. Opening the same path again in the
-    process flushes it first. To add to an existing archive copies it once after each flush; the disk needs room for
-    both.
+    process flushes it first, and so does a change by another store of the process, after which it cannot be discarded:
+    nothing is lost, but pass one store to all that write in turn. Stores that are open for changes see at once what
+    others of the process have written. To add to an existing archive copies it once after each flush; the disk needs
+    room for both.
 
     A value that is replaced or erased leaves the directory of the archive, but its bytes stay in the file; copying the
     hierarchy to a new archive (:func:`gzarr.copy`) gets rid of them. An ``.ozx`` file is copied once more with each
@@ -92,26 +115,25 @@ class ZipStore(ZipReader, WholeValues):
         self.read_only: bool = mode == "r"
         self._is_ozx = ozx.is_ozx(text) or ozx.is_ozx(self.path)
         super().__init__(LocalFile(self.path), keep=not self.read_only)
-        self._lock = RLock()
+        self._lock = _lock_of(str(self.path))
         self._pid = os.getpid()
         self._writer: ZipWriter | None = None
         self._finalizer: Any = None
         status = status_at(self.path)
         if status is not None and stat.S_ISDIR(status.st_mode):
             raise ArgumentError(f"{str(self.path)!r} is a directory; open it as such, or pass the path of a zip file")
-        if (other := _writing.get(str(self.path))) is not None:
-            # So that this one sees what it has.
-            other.flush()
-            status = status_at(self.path)
-        found = LocalFile(self.path).version()
-        if mode in ("w-", "x") and status is not None:
-            raise ArgumentError(f"{str(self.path)!r} exists; pass mode='w' to replace it, or 'a' to add to it")
-        if mode in ("w", "w-", "x"):
-            self._begin(CentralDirectory(), found)
-        elif mode == "a" and status is None:
-            self._state = (self._state[0], CentralDirectory())
-        else:
-            self._reload()
+        with self._lock:
+            if self._commit_other():
+                status = status_at(self.path)
+            found = LocalFile(self.path).version()
+            if mode in ("w-", "x") and status is not None:
+                raise ArgumentError(f"{str(self.path)!r} exists; pass mode='w' to replace it, or 'a' to add to it")
+            if mode in ("w", "w-", "x"):
+                self._begin(CentralDirectory(), found)
+            elif mode == "a" and status is None:
+                self._state = (self._state[0], CentralDirectory())
+            else:
+                self._reload()
 
     def __repr__(self) -> str:
         return f"<gzarr.ZipStore {str(self.path)!r}>"
@@ -137,19 +159,53 @@ class ZipStore(ZipReader, WholeValues):
             self.discard()
         self.close()
 
+    def _open(self) -> tuple[ArchiveFile, CentralDirectory]:
+        writer = self._unfinished()
+        if writer is not None and writer.file is not self._state[0]:
+            return self._reload()
+        return super()._open()
+
+    def _unfinished(self) -> ZipWriter | None:
+        """Return the writer of what is not yet committed.
+
+        It may be that of another store of the process, since what is changed here must be what others have left.
+        """
+        if os.getpid() != self._pid:
+            return None
+        writer = self._writer if self.read_only else _writing.get(str(self.path))
+        return None if writer is None or writer.finished or writer.has_ended() else writer
+
+    def _commit_other(self) -> bool:
+        """Commit what another store of the process has written to the archive; return whether there was something.
+
+        That store finds its writer ended.
+        """
+        other = _writing.get(str(self.path))
+        if other is None or other is self._writer:
+            return False
+        with self._lock:
+            other = _writing.get(str(self.path))
+            if other is None or other is self._writer or other.has_ended():
+                return False
+            other.commit()
+            return True
+
     def _reload(self) -> tuple[ArchiveFile, CentralDirectory]:
         if os.getpid() == self._pid:
             # Another thread may just be flushing the file, or have begun a new one.
             with self._lock:
-                if self._writer is None:
-                    return super()._reload()
-                if self._writer.finished or self._writer.has_ended():
-                    # In place, or gone.
+                writer = self._unfinished()
+                if writer is not None:
+                    self._state = unfinished = (writer.file, writer.directory)
+                    return unfinished
+                if self._state[0].key != self.path.name:
+                    # In place, or gone. What another store was to make and has discarded is still to be made.
+                    if self._writer is None and status_at(self.path) is None:
+                        self._state = absent = (LocalFile(self.path), CentralDirectory())
+                        return absent
                     self._state = (LocalFile(self.path), None)
-                    return super()._reload()
-                self._state = unfinished = (self._writer.file, self._writer.directory)
-                return unfinished
-        if self._writer is not None and self._state[0].version() is None:
+                return super()._reload()
+        if self._state[0].key != self.path.name and self._state[0].version() is None:
             # The parent has completed what this process was forked from.
             self._writer, self._state = None, (LocalFile(self.path), None)
         return super()._reload()
@@ -175,7 +231,7 @@ class ZipStore(ZipReader, WholeValues):
             # First: an interrupt may come between any two of these.
             self._finalizer = weakref.finalize(self, writer.finish)
             self._writer, self._state = writer, (writer.file, writer.directory)
-            _writing[str(self.path)] = self
+            _writing[str(self.path)] = writer
         except BaseException:
             # A finalizer that this store may not know of has nothing to do then.
             writer.discard()
@@ -190,6 +246,7 @@ class ZipStore(ZipReader, WholeValues):
 
     def _current_writer(self) -> ZipWriter:
         """Return the writer, begun if need be; the caller holds the lock."""
+        self._commit_other()
         if self._writer is not None and self._writer.has_ended():
             # An interrupt came before this store knew.
             self.flush()
@@ -203,7 +260,7 @@ class ZipStore(ZipReader, WholeValues):
         return ozx.refusal(documents) if self._is_ozx else ""
 
     def set(self, key: str, value: Buffer) -> None:
-        """Store ``value`` (bytes-like) under ``key``. Other stores see it after :meth:`flush`.
+        """Store ``value`` (bytes-like) under ``key``. Readers see it after :meth:`flush`.
 
         Raises
         ------
@@ -291,7 +348,8 @@ class ZipStore(ZipReader, WholeValues):
             # What was to be made and was discarded is still to be made.
             is_absent = writer.found is None and status_at(self.path) is None
             self._writer, self._state = None, (LocalFile(self.path), CentralDirectory() if is_absent else None)
-            _writing.pop(str(self.path), None)
+            if _writing.get(str(self.path)) is writer:
+                del _writing[str(self.path)]
 
     def close(self) -> None:
         """Flush, and refuse further changes. Values can still be read.

@@ -145,7 +145,8 @@ def _remote(
             f"out, pass the file's https:// URL, or have fsspec read it: 'fsspec+zip://::{scheme}://...?...'"
         )
     try:
-        return zip_in(store, unquoted(name)), node
+        # The other schemes are those of fsspec, whose paths are as they are written.
+        return zip_in(store, unquoted(name) if scheme in urls.SCHEMES else name), node
     except NodeNotFoundError:
         if mode in ("a", "w", "w-"):
             raise ArgumentError(

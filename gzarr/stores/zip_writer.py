@@ -75,7 +75,8 @@ class ZipWriter:
     path
         Absolute path of the archive, without links.
     old
-        Directory of the archive, whose entries are kept. If it has no entries, the new version begins empty.
+        Directory of the archive, whose entries and comment are kept. If it has no entries, the new version begins
+        empty.
     found
         Version of the archive; None if there is none. It must still have it when the new one replaces it.
     as_ozx
@@ -107,6 +108,7 @@ class ZipWriter:
         self._path = path
         self._lock = lock or RLock()
         self._busy = False
+        self._is_committing = False
         self.finished: bool = False
         self._as_ozx = as_ozx
         #: Version of the archive that this one replaces; None if there was none.
@@ -130,14 +132,14 @@ class ZipWriter:
             if found is not None:
                 replaced = path.stat()
                 give_access(temporary, replaced, replaced.st_mode & 0o777)
-            self._end = self._copy(old) if old.rows else 0
+            self._end = self._copy(old) if old.rows or old.others else 0
         except BaseException as error:
             self._remove()
             if isinstance(error, OSError) and not isinstance(error, StoreError):
                 raise self._failure("begin to write", error) from error
             raise
         version = self.file.version()
-        self.directory: CentralDirectory = old.copy(version) if old.rows else CentralDirectory(version)
+        self.directory: CentralDirectory = old.copy(version)
 
     def __del__(self) -> None:
         # An interrupt has come before the caller had it, or in the midst of ``__init__``.
@@ -222,7 +224,7 @@ class ZipWriter:
         most = directory.nbytes + record_nbytes
         if self._as_ozx and self._end >= 1 << 32:
             # Entries that are moved may need a field for an offset.
-            most += 12 * (len(directory.rows) + 1)
+            most += 12 * (len(directory.rows) + len(directory.others) + 1)
         if most > z.MOST_DIRECTORY_BYTES:
             # One of the same key is replaced.
             most -= directory.record_nbytes_of(key)
@@ -283,9 +285,13 @@ class ZipWriter:
         """
         if not self._fds or os.getpid() != self._pid:
             return
-        if not self.has_ended():
-            self._put_in_place()
-        self._remove()
+        self._is_committing = True
+        try:
+            if not self.has_ended():
+                self._put_in_place()
+            self._remove()
+        finally:
+            self._is_committing = False
         with contextlib.suppress(OSError):
             sync_directory(None, f"{self._path.parent}{os.sep}")
 
@@ -301,9 +307,10 @@ class ZipWriter:
             else:
                 directory = self.directory
                 columns = directory.columns
-                rows = sorted(directory.rows.items(), key=lambda entry: int(columns[z.HEADER, entry[1]]))
+                entries = [*directory.rows.items(), *directory.others]
+                entries.sort(key=lambda entry: int(columns[z.HEADER, entry[1]]))
                 os.lseek(self._fd, self._end, os.SEEK_SET)
-                self._write_directory(self._fd, self._end, directory, rows)
+                self._write_directory(self._fd, self._end, directory, entries, directory.comment)
                 self._rename(self._fd, self.file.path)
         except OSError as error:
             raise self._failure("complete it", error) from error
@@ -316,11 +323,11 @@ class ZipWriter:
         path.replace(self._path)
 
     def _write_directory(
-        self, fd: int, begin: int, directory: CentralDirectory, rows: Iterable[tuple[str, int]], comment: bytes = b""
+        self, fd: int, begin: int, directory: CentralDirectory, entries: Iterable[tuple[str, int]], comment: bytes
     ) -> None:
         """Write the directory at the place of a file, and cut the file after it."""
         columns, some, some_nbytes, nbytes, count = directory.columns, [], 0, 0, 0
-        for key, row in rows:
+        for key, row in entries:
             at, length = int(columns[z.RECORD, row]), int(columns[z.RECORD_BYTES, row])
             if length:
                 record = self._old[at : at + length]
@@ -344,7 +351,9 @@ class ZipWriter:
         directory = self.directory
         columns = directory.columns
         keys = ozx.in_order(sorted(directory.rows, key=lambda key: int(columns[z.HEADER, directory.rows[key]])))
-        offsets = self._data_offsets(keys)
+        entries = [*((key, directory.rows[key]) for key in keys), *directory.others]
+        names = [name for name, _ in entries]
+        offsets = self._data_offsets(entries)
         temporary = self._path.with_name(temporary_name())
         self._unfinished.append(temporary)
         fds: list[int] = []
@@ -354,13 +363,13 @@ class ZipWriter:
             status = os.fstat(self._fd)
             give_access(temporary, status, status.st_mode & 0o777)
             moved, end = CentralDirectory(), 0
-            for key, offset in zip(keys, offsets, strict=True):
-                row = directory.rows[key]
+            for (key, row), offset in zip(entries, offsets, strict=True):
                 header, nbytes = z.moved_header(key, columns, row, self._when), int(columns[z.PACKED, row])
                 _move(self._fd, fd, header, offset, nbytes)
                 moved.add(key, z.moved_entry(key, columns, row, end, len(header)))
                 end += len(header) + nbytes
-            self._write_directory(fd, end, moved, moved.rows.items(), self._comment(offsets))
+            # Names that are no keys may be there twice.
+            self._write_directory(fd, end, moved, zip(names, range(len(names)), strict=True), self._comment(offsets))
             self._rename(fd, temporary)
         except BaseException:
             with contextlib.suppress(OSError):
@@ -381,12 +390,11 @@ class ZipWriter:
         except z.ZipFormatError:
             return b""
 
-    def _data_offsets(self, keys: Sequence[str]) -> list[int]:
+    def _data_offsets(self, entries: Sequence[tuple[str, int]]) -> list[int]:
         """Return where the data of each entry begin; the headers of entries that were not written here are read."""
         directory, found = self.directory, []
         columns = directory.columns
-        for key in keys:
-            row = directory.rows[key]
+        for key, row in entries:
             at = int(columns[z.DATA, row])
             if at < 0:
                 name = directory.name_of(row, key)
@@ -437,13 +445,16 @@ class ZipWriter:
         self.finished = True
         locked = False
         try:
-            locked = self._lock.acquire(timeout=_EXIT_S)
-            if not locked:
-                raise StoreError(
-                    f"the zip archive {str(self._path)!r} stays as the last flush left it: a thread was still in "
-                    "the midst of writing to it when the process ended; wait for such threads, or close the store"
-                )
-            self.commit()
+            # Another store of the process may commit it meanwhile, or have done so and hold the lock for long.
+            while self._unfinished and not locked:
+                locked = self._lock.acquire(timeout=_EXIT_S)
+                if not locked and not self._is_committing and self._unfinished:
+                    raise StoreError(
+                        f"the zip archive {str(self._path)!r} stays as the last flush left it: a thread was still in "
+                        "the midst of writing to it when the process ended; wait for such threads, or close the store"
+                    )
+            if locked:
+                self.commit()
         finally:
             if locked and not self._busy:
                 self._remove()

@@ -7,6 +7,7 @@ import os
 import pickle
 import threading
 import time
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
@@ -232,6 +233,21 @@ def test_hierarchies(store: Any) -> None:
     assert list(opened.list()) == []
     with pytest.raises(NodeNotFoundError):
         gzarr.open(store)
+
+
+def test_an_archive_in_which_a_key_was_written_twice_lists_it_once(tmp_path: Path) -> None:
+    opened = zarr.storage.ZipStore(tmp_path / "x.zip", mode="w")
+    store = gzarr.ZarrStore(opened)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for i in range(3):
+            store.set("k/a", b"%d" % i)
+            store.set("k/b", b"1")
+        names = [f"k/{i:04}" for i in range(1500)]
+        for name in (*names, *names[:3]):
+            store.set(name, b"1")
+    assert sorted(store.list()) == sorted(store.list_prefix("k/")) == [*names, "k/a", "k/b"]
+    opened.close()
 
 
 def test_listing_by_pages() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import pickle
+import zipfile
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -298,6 +300,49 @@ def test_remote_archives_are_read_only(proxy: FaultProxy, tmp_path: Path) -> Non
     gzarr.create_array(store, path="folder.zip", data=elements())
     opened = gzarr.open(f"s3://{BUCKET}/folder.zip", storage_options=options(proxy), device="cpu")
     np.testing.assert_array_equal(opened[...], elements())
+
+
+@pytest.mark.parametrize("kind", [{"chunks": 100}, {"chunks": 10, "shards": 100}], ids=["chunked", "sharded"])
+@pytest.mark.parametrize("place", ["fsspec", "bytearray"])
+def test_an_archive_that_is_replaced_where_nothing_tells_versions(place: str, kind: dict[str, Any]) -> None:
+    values: dict[str, bytes] = {}
+    gzarr.create_array(values, data=np.arange(200, dtype="u2") + 1, codecs=["bytes"], device="cpu", **kind)
+    filesystem: Any = pytest.importorskip("fsspec").filesystem("memory")
+    mapping: dict[str, Any] = {}
+
+    def put(*keys: str) -> None:
+        target = io.BytesIO()
+        with zipfile.ZipFile(target, "w") as archive:
+            for key in ("zarr.json", *keys):
+                archive.writestr(key, values[key])
+        filesystem.pipe("/without-versions/x.zip", target.getvalue())
+        mapping["x.zip"] = bytearray(target.getvalue())
+
+    put("c/0", "c/1")
+    store = "zip::memory://without-versions/x.zip" if place == "fsspec" else zip_in(MemoryStore(mapping), "x.zip")
+    array = gzarr.open_array(store, device="cpu")
+    for keys in (("c/0", "c/1"), ("c/1", "c/0"), ("c/0", "c/1")):
+        put(*keys)
+        # Again, with what was learned by the first one.
+        for _ in range(2):
+            np.testing.assert_array_equal(array[5:8], [6, 7, 8])
+            np.testing.assert_array_equal(array[105:208], np.arange(106, 201))
+    # What is damaged is not taken for another archive.
+    raw = bytearray(filesystem.cat_file("/without-versions/x.zip"))
+    raw[raw.index(b"c/0")] ^= 1
+    filesystem.pipe("/without-versions/x.zip", bytes(raw))
+    mapping["x.zip"] = raw
+    with pytest.raises(ChunkError, match="no header of it"):
+        array[5:8]
+
+
+def test_names_of_archives_in_filesystems_of_fsspec(tmp_path: Path) -> None:
+    filesystem: Any = pytest.importorskip("fsspec").filesystem("memory")
+    for i, name in enumerate(["a%20b", "a b"]):
+        gzarr.save(tmp_path / f"{i}.zip", np.full(3, i))
+        filesystem.pipe(f"/names/{name}.zip", (tmp_path / f"{i}.zip").read_bytes())
+    for i, name in enumerate(["a%20b", "a b"]):
+        np.testing.assert_array_equal(gzarr.load(f"zip::memory://names/{name}.zip"), np.full(3, i))
 
 
 def test_copies(proxy: FaultProxy, tmp_path: Path) -> None:

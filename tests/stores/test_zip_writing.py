@@ -24,7 +24,7 @@ from support.zip_archives import CHUNKED, SHARDED, elements
 
 import gzarr
 from gzarr.errors import ArgumentError, NodeNotFoundError, ReadOnlyError, StoreError
-from gzarr.stores import zip_format
+from gzarr.stores import zip_format, zip_writer
 from gzarr.stores.zip_format import CentralDirectory
 from gzarr.stores.zip_writer import ZipWriter
 
@@ -207,6 +207,151 @@ def test_opening_again_in_the_process_sees_what_was_written(path: Path) -> None:
     assert values_of(path) == {"k": b"1", "l": b"2", "m": b"3"}
 
 
+@pytest.mark.parametrize("suffix", ["zip", "ozx"])
+def test_stores_of_one_archive_in_turn(suffix: str, tmp_path: Path) -> None:
+    """Whatever the order, each store changes what the others have left."""
+    path = tmp_path / f"x.{suffix}"
+    arrays = [
+        gzarr.create_array(path, path=name, shape=8, chunks=4, shards=8, dtype="u1", codecs=["bytes"], device="cpu")
+        for name in "ab"
+    ]
+    again = gzarr.open_array(path, path="a", mode="r+", device="cpu")
+    for i in range(8):
+        # Parts of one chunk, and of one shard.
+        arrays[0][i] = i
+        arrays[1][i] = 2 * i
+        again[7 - i : 8 - i] += 10
+    stores: list[Any] = [gzarr.ZipStore(path, mode="r+") for _ in range(3)]
+    stores[0].set("k", b"abc")
+    stores[1].set("erased", b"1")
+    stores[0].set_partial_values([("k", 1, b"B")])
+    stores[1].set_partial_values([("k", 2, b"C")])
+    assert stores[0].get("k") == b"aBC"
+    stores[0].erase("erased")
+    stores[1].set("l", b"1")
+    stores[2].set("discarded", b"1")
+    stores[2].discard()
+    # Two writes of one that is gone, one of which is not committed yet.
+    stores.pop(1).set("m", b"1")
+    gc.collect()
+    stores[0].set("n", b"1")
+    expected = {name: np.arange(8) * factor for name, factor in (("a", 1), ("b", 2))}
+    expected["a"][:4] += 10
+    del arrays, again, stores
+    gc.collect()
+    found = values_of(path)
+    assert {key: found[key] for key in "klmn"} == {"k": b"aBC", "l": b"1", "m": b"1", "n": b"1"}
+    assert not {"erased", "discarded"} & found.keys()
+    for name, values in expected.items():
+        np.testing.assert_array_equal(gzarr.open_array(path, path=name, device="cpu")[...], values)
+    assert [entry.name for entry in tmp_path.iterdir()] == [path.name]
+
+
+def test_stores_of_one_archive_in_threads(path: Path) -> None:
+    stores = [gzarr.ZipStore(path, mode="a") for _ in range(3)]
+    failures: list[BaseException] = []
+
+    def write(number: int) -> None:
+        try:
+            for i in range(15):
+                stores[number].set(f"{number}/{i}", bytes([i]))
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=write, args=(i,)) for i in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for store in stores:
+        store.close()
+    assert failures == []
+    assert values_of(path) == {f"{number}/{i}": bytes([i]) for number in range(3) for i in range(15)}
+
+
+def test_a_store_that_is_gone_while_another_one_commits_what_it_wrote(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stores = [gzarr.ZipStore(path, mode="a") for _ in range(2)]
+    stores[0].set("k", b"1")
+    begun = threading.Event()
+
+    def slowly(fd: int) -> None:
+        begun.set()
+        time.sleep(0.2)
+
+    monkeypatch.setattr(zip_writer, "flush_if_possible", slowly)
+    monkeypatch.setattr(zip_writer, "_EXIT_S", 0.01)
+    thread = threading.Thread(target=stores[1].set, args=("l", b"2"))
+    thread.start()
+    begun.wait()
+    del stores[0]
+    gc.collect()
+    thread.join()
+    stores[0].close()
+    assert values_of(path) == {"k": b"1", "l": b"2"}
+    assert [entry.name for entry in path.parent.iterdir()] == [path.name]
+
+
+def test_stores_read_what_others_have_not_flushed(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And that copies the archive no more often."""
+    reading, writing = (gzarr.ZipStore(path, mode="a") for _ in range(2))
+    for i in range(3):
+        writing.set("k", bytes([i]))
+        assert reading.get("k") == bytes([i])
+    assert list(reading.list()) == ["k"]
+    assert not path.exists()
+    # It is still to be made.
+    writing.discard()
+    assert reading.get("k") is None
+    reading.set("l", b"1")
+    assert writing.get("l") == b"1"
+    reading.flush()
+    assert writing.get("l") == b"1"
+    copied: list[CentralDirectory] = []
+    copy = ZipWriter._copy
+
+    def counted(writer: ZipWriter, old: CentralDirectory) -> int:
+        copied.append(old)
+        return copy(writer, old)
+
+    monkeypatch.setattr(ZipWriter, "_copy", counted)
+    for i in range(3):
+        writing.set("k", bytes([i]))
+        assert reading.get("k") == bytes([i])
+    assert len(copied) == 1
+    reading.close()
+    assert reading.get("k") == b"\2"
+    writing.discard()
+    assert reading.get("k") is None
+    assert values_of(path) == {"l": b"1"}
+
+
+def test_a_forked_child_writes_an_archive_that_a_thread_is_writing(path: Path) -> None:
+    program = """
+import gzarr, os, signal, sys, threading
+store = gzarr.ZipStore(sys.argv[1], mode="a")
+store.set("k", b"1")
+with store._lock:
+    # As in the midst of a write by a thread that the child has not.
+    thread = threading.Thread(target=lambda: os._exit(os.waitstatus_to_exitcode(os.waitpid(child(), 0)[1])))
+    def child():
+        pid = os.fork()
+        if pid == 0:
+            signal.alarm(15)
+            with gzarr.ZipStore(sys.argv[1], mode="a") as other:
+                other.set("l", b"2")
+                store.get("k")
+            os._exit(0)
+        return pid
+    thread.start()
+    thread.join(20)
+os._exit(9)
+"""
+    subprocess.run([sys.executable, "-c", program, str(path)], check=True, timeout=60)
+    assert values_of(path) == {"l": b"2"}
+
+
 def test_two_writers_do_not_undo_each_other(path: Path) -> None:
     with gzarr.ZipStore(path, mode="w") as store:
         store.set("k", b"1")
@@ -241,6 +386,35 @@ def test_entries_of_other_writers_are_kept(path: Path) -> None:
         assert archive.getinfo("raw/c/0/0").compress_type == zipfile.ZIP_DEFLATED
         assert archive.getinfo("k").compress_type == zipfile.ZIP_STORED
     assert "sharded/c/0/0" not in values_of(path)
+
+
+@pytest.mark.parametrize("suffix", ["zip", "ozx"])
+def test_entries_that_are_no_keys_are_kept(suffix: str, tmp_path: Path) -> None:
+    path = tmp_path / f"x.{suffix}"
+    values = {"./notes.txt": b"notes", "folder/": b"", "a//é.txt": b"text" * 50, "/b": b"1"}
+    for more in ({"k": b"0", "plain.txt": b"2"}, {}):
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+            for name, value in {**values, **more}.items():
+                archive.writestr(name, value)
+            archive.comment = b"my comment"
+        for i in range(2):
+            with gzarr.ZipStore(path, mode="r+") as store:
+                store.set("k", b"%d" % i)
+                assert list(store.list()) == sorted({**more, "k": b""})
+        assert values_of(path) == {**values, **more, "k": b"1"}
+        with zipfile.ZipFile(path) as archive:
+            # OME-Zarr says something of its own there.
+            assert archive.comment == (b"my comment" if suffix == "zip" else b"")
+    # Nothing but a comment.
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.comment = b"my comment"
+    with gzarr.ZipStore(path, mode="r+") as store:
+        store.set("k", b"1")
+    assert values_of(path) == {"k": b"1"}
+    with gzarr.ZipStore(path, mode="w") as store:
+        store.set("k", b"1")
+    with zipfile.ZipFile(path) as archive:
+        assert archive.comment == b""
 
 
 def test_a_full_disk_loses_nothing(path: Path) -> None:

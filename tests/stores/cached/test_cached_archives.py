@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 from support.caching import options
 from support.requests_of import requests_of
@@ -15,6 +16,19 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from support.fault_proxy import FaultProxy
+
+
+def test_a_local_archive(tmp_path: Path) -> None:
+    data = np.arange(1000, dtype="u4")
+    gzarr.save(tmp_path / "x.zip", data)
+    # Where times are coarse, what was just written is not kept.
+    os.utime(tmp_path / "x.zip", (1e9, 1e9))
+    store = gzarr.CachedStore(tmp_path / "x.zip", tmp_path / "cache", 1 << 20, name="x", check="once")
+    before = gzarr.stats()["cache_hits"]
+    for _ in range(2):
+        np.testing.assert_array_equal(gzarr.open_array(store, device="cpu")[...], data)
+    assert gzarr.stats()["cache_hits"] > before
+    assert any((tmp_path / "cache").iterdir())
 
 
 def test_values_are_confirmed(proxy: FaultProxy, writer: Any, url: str, tmp_path: Path) -> None:

@@ -145,6 +145,18 @@ def test_values_of_many_segments(proxy: FaultProxy, url: str, tmp_path: Path) ->
     assert failures() == 0
 
 
+def test_no_bytes_beyond_the_end(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "key").write_bytes(b"0123456789")
+    os.utime(tmp_path / "data" / "key", (1e9, 1e9))
+    store: Any = gzarr.CachedStore(tmp_path / "data", tmp_path / "cache", 1 << 20)
+    # Of a part, the size of the value is not known.
+    for _ in range(2):
+        assert store.get_partial_values([("key", ByteRange(0, 4))]) == [b"0123"]
+        with pytest.raises(ValueSizeError):
+            store.get_partial_values([("key", ByteRange(11, 0))])
+
+
 def test_ranges(writer: Any, cached: Callable[..., Any]) -> None:
     writer.set("key", b"0123456789")
     writer.set("empty", b"")
