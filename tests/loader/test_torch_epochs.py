@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import multiprocessing
+import pickle
 from typing import Any
 
 import numpy as np
@@ -43,7 +45,14 @@ WAYS: dict[str, dict[str, Any]] = {
     "three": {"num_workers": 3},
     "persistent": {"num_workers": 2, "persistent_workers": True},
     "spawned": {"num_workers": 2, "multiprocessing_context": "spawn"},
+    # They inherit nothing either, but the modules that their server has imported, once for all of them.
+    "of a server": {"num_workers": 2, "multiprocessing_context": "forkserver"},
 }
+
+
+@pytest.fixture(scope="module", autouse=True)
+def imported_by_the_server() -> None:
+    multiprocessing.set_forkserver_preload(["gzarr.loader.torch", "torchdata.stateful_dataloader"])
 
 
 @pytest.mark.parametrize("kind", [torch.utils.data.DataLoader, StatefulDataLoader])
@@ -69,7 +78,7 @@ def test_an_epoch_can_be_set(workers: int) -> None:
         dataset.set_epoch(-1)
 
 
-@pytest.mark.parametrize("way", [*list(WAYS)[:4], pytest.param("spawned", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("way", [*list(WAYS)[:4], pytest.param("of a server", marks=pytest.mark.slow)])
 def test_the_epoch_is_the_loader_s_own(way: str) -> None:
     """Whoever set it: the data set, or the loader before and between iterations, which workers are copies of."""
     own = rows()
@@ -89,7 +98,7 @@ def test_the_epoch_is_the_loader_s_own(way: str) -> None:
 
 
 @pytest.mark.parametrize("setting", [False, True], ids=["epochs follow", "epochs are set"])
-@pytest.mark.parametrize("way", [*list(WAYS)[:4], pytest.param("spawned", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("way", [*list(WAYS)[:4], pytest.param("of a server", marks=pytest.mark.slow)])
 def test_a_state_of_the_data_set_is_gone_on_from_once(way: str, setting: bool) -> None:
     """Workers that end with the epoch are copies of a loader that has loaded it, each time anew."""
     first = rows()
@@ -101,8 +110,7 @@ def test_a_state_of_the_data_set_is_gone_on_from_once(way: str, setting: bool) -
     workers = max(WAYS[way]["num_workers"], 1)
     whole = shares(rows(), workers, 5)
     loader = torch.utils.data.DataLoader(dataset, batch_size=None, **WAYS[way])
-    # Persistent workers that are there already cannot go on from it.
-    for _ in range(1 if WAYS[way].get("persistent_workers") else 2):
+    for _ in range(2):
         dataset.load_state_dict(state)
         if setting:
             dataset.set_epoch(0)
@@ -112,9 +120,6 @@ def test_a_state_of_the_data_set_is_gone_on_from_once(way: str, setting: bool) -
             dataset.set_epoch(4)
         assert sorted(given(loader)) == whole[4 if setting else 2]
         assert dataset.state_dict()["epoch"] == (5 if setting else 3)
-    if WAYS[way].get("persistent_workers"):
-        dataset.load_state_dict(state)
-        assert sorted(given(loader)) == whole[1]
 
 
 def test_epochs_that_are_set_need_no_names() -> None:
@@ -186,3 +191,141 @@ def test_a_state_comes_before_an_epoch_that_is_set() -> None:
     assert some + rest != whole
     resumed.set_epoch(2)
     assert given(resumed) == whole
+
+
+class Late:
+    """What keeps the last worker from its first iteration until it is let go."""
+
+    def __init__(self) -> None:
+        self.go = multiprocessing.get_context("fork").Event()
+
+    def __call__(self, worker: int) -> None:
+        if worker:
+            self.wait(worker)
+
+    def wait(self, worker: int) -> None:
+        """Wait, as any worker."""
+        assert self.go.wait(60)
+
+
+def loader_of(dataset: IterableLoader, **options: Any) -> Any:
+    options = {"num_workers": 2, "multiprocessing_context": "fork", **options}
+    return torch.utils.data.DataLoader(dataset, batch_size=None, **options)
+
+
+@pytest.mark.parametrize("setting", [False, True], ids=["epochs follow", "an epoch is set"])
+def test_a_late_persistent_worker_begins_the_epoch_of_the_others(setting: bool) -> None:
+    dataset, late, whole = IterableLoader(rows()), Late(), shares(rows(), 2, 7)
+    loader = loader_of(dataset, worker_init_fn=late, persistent_workers=True)
+    next(iter(loader))
+    if setting:
+        dataset.set_epoch(4)
+    # The next iteration waits for both workers, of which the first one is through with the one before.
+    late.go.set()
+    first = 4 if setting else 1
+    assert [sorted(given(loader)) for _ in range(3)] == whole[first : first + 3]
+
+
+@pytest.mark.parametrize("persistent", [False, True])
+@pytest.mark.parametrize("epoch", [0, 4])
+def test_an_epoch_that_is_set_is_not_that_of_workers_made_before(epoch: int, persistent: bool) -> None:
+    dataset, late, whole = IterableLoader(rows()), Late(), shares(rows(), 1, 6)
+    loader = loader_of(dataset, num_workers=1, worker_init_fn=late.wait, persistent_workers=persistent)
+    batches = iter(loader)
+    dataset.set_epoch(epoch)
+    late.go.set()
+    assert [sorted(given(each)) for each in (batches, loader, loader)] == [whole[0], *whole[epoch : epoch + 2]]
+
+
+def test_iterations_side_by_side_have_an_epoch_each() -> None:
+    dataset, late, whole = IterableLoader(rows()), Late(), shares(rows(), 2, 2)
+    one = iter(loader_of(dataset, worker_init_fn=late))
+    some = given([next(one)])
+    assert sorted(given(loader_of(dataset))) == whole[1]
+    late.go.set()
+    assert sorted(some + given(one)) == whole[0]
+
+
+def test_persistent_workers_go_on_from_a_state_of_another_seed() -> None:
+    first = Loader(gzarr.array(np.arange(240), chunks=20, device="cpu"), batch_size=8, seed=2**64 + 7, like="torch")
+    given(first)
+    batches = iter(first)
+    some = given(next(batches) for _ in range(12))
+    dataset = IterableLoader(rows())
+    loader = loader_of(dataset, persistent_workers=True)
+    given(loader)
+    dataset.load_state_dict(first.state_dict())
+    rest = given(loader)
+    assert sorted(x for batch in some + rest for x in batch) == list(range(240))
+    parts = [first.split(worker, 2) for worker in range(2)]
+    for part in parts:
+        part.set_epoch(2)
+    assert sorted(given(loader)) == sorted(batch for part in parts for batch in given(part))
+
+
+def test_epochs_in_workers_and_without_them_follow_each_other() -> None:
+    one, dataset = rows(), IterableLoader(rows())
+    state = rows().state_dict() | {"epoch": 3, "cursor": 80}
+    expected = [given(one) for _ in range(6)]
+    inside, outside = loader_of(dataset, num_workers=1), loader_of(dataset, num_workers=0, multiprocessing_context=None)
+    assert [given(each) for each in (inside, inside, outside, outside, inside)] == expected[:5]
+    dataset.load_state_dict(state)
+    assert given(inside) == expected[3][10:]
+    # The state is used up.
+    dataset.set_epoch(5)
+    assert dataset.state_dict() == state | {"epoch": 5, "cursor": 0}
+    assert given(inside) == expected[5]
+    assert dataset.state_dict()["epoch"] == 6
+
+
+def test_processes_count_epochs_of_their_own() -> None:
+    dataset, expected = IterableLoader(rows()), shares(rows(), 1, 2)
+    context = multiprocessing.get_context("fork")
+    for _ in range(2):
+        here, there = context.Pipe(duplex=False)
+        process = context.Process(target=_train, args=(dataset, there))
+        process.start()
+        assert here.recv() == expected
+        process.join()
+
+
+def _train(dataset: IterableLoader, there: Any) -> None:
+    loader = loader_of(dataset, num_workers=1)
+    there.send([sorted(given(loader)) for _ in range(2)])
+
+
+def test_what_other_processes_do_takes_no_epochs_away() -> None:
+    dataset, expected = IterableLoader(rows()), shares(rows(), 1, 3)
+    loader = loader_of(dataset, num_workers=1)
+    assert [sorted(given(loader)) for _ in range(2)] == expected[:2]
+    process = multiprocessing.get_context("fork").Process(target=_set, args=(dataset,))
+    process.start()
+    process.join()
+    assert process.exitcode == 0
+    assert sorted(given(loader)) == expected[2]
+
+
+def _set(dataset: IterableLoader) -> None:
+    for epoch in range(300):
+        dataset.set_epoch(epoch)
+
+
+def test_a_pickled_copy_goes_on_in_another_process() -> None:
+    """One that is forked after PyTorch has used its threads, too, which are not there any more."""
+    torch.zeros(1 << 20).share_memory_()
+    dataset, expected = IterableLoader(rows()), shares(rows(), 1, 4)
+    loader = loader_of(dataset, num_workers=1)
+    assert [sorted(given(loader)) for _ in range(2)] == expected[:2]
+    here, there = multiprocessing.get_context("fork").Pipe(duplex=False)
+    process = multiprocessing.get_context("fork").Process(target=_unpickle, args=(pickle.dumps(dataset), there))
+    process.start()
+    try:
+        assert here.poll(60)
+        assert here.recv() == expected[2:]
+    finally:
+        process.kill()
+        process.join()
+
+
+def _unpickle(pickled: bytes, there: Any) -> None:
+    _train(pickle.loads(pickled), there)
