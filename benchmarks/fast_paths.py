@@ -72,6 +72,7 @@ def make(folder: str) -> None:
         ("volume", volume, {"chunks": (16, 128, 128), "compressors": blosc}),
         ("raw", volume, {"chunks": (64, 256, 256), "compressors": None}),
         ("shards", volume, {"chunks": (8, 64, 64), "shards": (64, 512, 512), "compressors": zstd}),
+        ("small-chunks", volume[:16], {"chunks": (1, 16, 16), "shards": (16, 512, 512), "compressors": zstd}),
         ("archive.zip", volume, {"chunks": (16, 64, 64), "compressors": zstd}),
     ):
         gzarr.create_array(f"{folder}/{name}", data=data, **options)
@@ -110,7 +111,7 @@ WAYS: Sequence[Way] = (
     Way("rows written past the caches", _read("raw", _ALL), ((native, "STREAM_BYTES", 1 << 60),)),
     Way("shared first touch: new memory", _read("raw", _ALL), ((native._Job, "share_first_touch", _no),)),
     Way("recycled memory", _read("raw", _ALL), (), (("GZARR_RECYCLE_BYTES", "0"),)),
-    Way("joined ranges: chunks of shards", _read("shards", _ALL), ((files, "SPAN_BYTES", 1),)),
+    Way("joined ranges: 512-byte chunks", _read("small-chunks", _ALL), ((files, "SPAN_BYTES", 1),)),
     Way("kept indexes: a chunk of a shard", _read("shards", np.s_[:8, :64, :64]), ((ShardIndexCache, "get", _no),)),
     Way("packed values: zip archive", _read("archive.zip", _ALL), ((packed.PackedCalls, "read", Access.read),)),
     Way("conversion while placing: u2 to f4", _read("volume", _ALL, dtype="f4"), ((Reader, "converting", _no),)),
