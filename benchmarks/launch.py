@@ -56,9 +56,6 @@ def _median_us(function: Callable[[], Any], rounds: int, times: int) -> float:
 class _HostDevice(CupyDevice):
     """A device whose memory is never touched."""
 
-    def allocate(self, nbytes: int, stream: Any) -> Any:
-        return np.empty(nbytes, np.uint8)
-
     def address(self, array: Any) -> int:
         return int(array.ctypes.data)
 
@@ -103,7 +100,10 @@ def wave_us(wave_nbytes: int, chunk_nbytes: int) -> float:
     zstd = np.full(n, ALGORITHMS["zstd"].code)
     frames = Frames(rows, zstd, each * rows, np.full(n, each - 64), none, np.full(n, chunk_nbytes), none, none)
     results = np.zeros(sizes.results_bytes, np.uint8)
-    slot: Any = SimpleNamespace(stream=stream, decoded=None, gate=_nothing, results=lambda nbytes: results[:nbytes])
+    slot: Any = SimpleNamespace(
+        stream=stream, decoded=None, gate=_nothing, allocate=lambda nbytes: np.empty(nbytes, np.uint8),
+        results=lambda nbytes: results[:nbytes],
+    )  # fmt: skip
     staging = np.zeros(sizes.staging_bytes, np.uint8)
 
     def one() -> None:

@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING, Any, Final
 from .documents.json import quote
 from .errors import ArgumentError, MetadataError, UnsupportedError
 from .installing import COMMANDS
+from .reasons import pass_on, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,6 +48,8 @@ _LIBRARIES: Final = {
     "zarr": "zarr-python",
 }
 _LOADED: Final[dict[tuple[str, str], Plugin]] = {}
+#: What the code of plugins may raise: anything, but not interrupts. A module written as a script may end the program.
+ERRORS: Final = (Exception, SystemExit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,11 +104,10 @@ def load(group: str, name: str, json_path: str = "$") -> Plugin | None:
     ((distribution, value), entry), *_ = found.items()
     try:
         plugin = Plugin(entry.load(), distribution)
-    # Importing a module may raise anything.
-    except Exception as error:
+    except ERRORS as error:
         raise UnsupportedError(
             f"{quote(name)} comes from the package {distribution}, but {value!r} cannot be loaded:"
-            f" {type(error).__name__}: {str(error)[:200]}; repair or update that package",
+            f" {_described(error)}; repair or update that package",
             json_path=json_path,
         ) from error
     _LOADED[group, name] = plugin
@@ -183,10 +185,16 @@ def call(plugin: Plugin, method: str, what: str, json_path: str, *arguments: Any
         return function(*arguments)
     except MetadataError:
         raise
-    # Third-party code may raise anything.
-    except Exception as error:
-        reason = f"{type(error).__name__}: {str(error)[:200]}"
+    except ERRORS as error:
+        reason = _described(error)
         raise MetadataError(f"{origin} does not accept its configuration: {reason}", json_path=json_path) from error
+
+
+def _described(error: BaseException) -> str:
+    """Return the class and the text of a plugin's error; raise it if a handler of a signal raised it."""
+    pass_on(error)
+    text = text_of(error)[:200]
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 def _distribution(entry: EntryPoint) -> str:

@@ -8,8 +8,6 @@ import time
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from .guarded import Lock
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator
 
@@ -17,8 +15,13 @@ if TYPE_CHECKING:
 
 QUIET_SECONDS = 0.5
 
-#: Held by the work that shows a bar, so that work within it shows none.
-_bar = Lock()
+#: Largest number that notes are made of; sparse arrays may have more bytes, and more chunks, than a float holds.
+_LARGEST = 1 << 80
+
+#: The work that shows a bar, so that work within it, and in other threads, shows none. Work that wants to show one
+#: appends its stack, and shows it if that is the first: unlike a lock, this can be given back after an interrupt
+#: at any point, and by any thread.
+_showing: list[contextlib.ExitStack] = []
 _reads_are_shown: ContextVar[bool] = ContextVar("gzarr_show_progress", default=False)
 
 
@@ -58,7 +61,17 @@ def reads_are_shown() -> bool:
 
 def has_place() -> bool:
     """Return whether there is a place for a bar: a terminal or a notebook."""
-    return in_notebook() or (sys.stderr is not None and sys.stderr.isatty())
+    return in_notebook() or is_terminal(sys.stderr)
+
+
+def is_terminal(stream: Any) -> bool:
+    """Return whether a stream is a terminal. It may be closed, None, or what a program puts in its place."""
+    # Those that write to a log often have no more than what print calls.
+    ask = getattr(stream, "isatty", None)
+    try:
+        return ask is not None and bool(ask())
+    except ValueError:
+        return False
 
 
 def in_notebook() -> bool:
@@ -101,32 +114,46 @@ def watch(
     if not has_place():
         yield from items
         return
-    with contextlib.ExitStack() as stack:
-        started, done = time.monotonic(), 0
-        advance: Bar | None = None
-        most: int | None = None
-        size: int | None = None
-        for item in items:
-            yield item
-            done += count(item)
-            if advance is None and time.monotonic() - started > QUIET_SECONDS and _bar.acquire(blocking=False):
-                stack.callback(_bar.release)
-                most = total() if callable(total) else total
-                size = nbytes() if callable(nbytes) else nbytes
-                advance = start_bar(stack, what, most)
-            if advance is not None:
-                advance(done, _note(done, most, size, time.monotonic() - started))
-        if advance is not None and most is not None:
-            advance(most, _note(most, most, size, time.monotonic() - started))
+    stack = contextlib.ExitStack()
+    try:
+        with stack:
+            started, done = time.monotonic(), 0
+            advance: Bar | None = None
+            most: int | None = None
+            size: int | None = None
+            for item in items:
+                yield item
+                done += count(item)
+                if advance is None and time.monotonic() - started > QUIET_SECONDS and _may_show(stack):
+                    most = total() if callable(total) else total
+                    size = nbytes() if callable(nbytes) else nbytes
+                    advance = start_bar(stack, what, most)
+                if advance is not None:
+                    advance(done, _note(done, most, size, time.monotonic() - started))
+            if advance is not None and most is not None:
+                advance(most, _note(most, most, size, time.monotonic() - started))
+    finally:
+        # Not in a function: an interrupt may come as it is entered, but none comes here before the removal.
+        if stack in _showing:
+            _showing.remove(stack)
+
+
+def _may_show(stack: contextlib.ExitStack) -> bool:
+    """Return whether work may show a bar; then ``stack`` is in the list until the work removes it."""
+    _showing.append(stack)
+    if _showing[0] is stack:
+        return True
+    _showing.remove(stack)
+    return False
 
 
 def _note(done: int, total: int | None, nbytes: int | None, seconds: float) -> str:
     """Return how many bytes are done, how fast, and the time that is left."""
-    if not done or not total:
+    if not done or not total or total > _LARGEST:
         return ""
     part, seconds = min(done / total, 1), max(seconds, 1e-3)
     texts = []
-    if nbytes:
+    if nbytes and nbytes <= _LARGEST:
         texts = [f"{short_size(part * nbytes)} of {short_size(nbytes)}", f"{short_size(part * nbytes / seconds)}/s"]
     if part < 1:
         minutes, rest = divmod(round(seconds * (1 / part - 1)), 60)
@@ -146,8 +173,8 @@ def short_size(nbytes: float) -> str:
 def start_bar(stack: contextlib.ExitStack, what: str, total: int | None, *, stays: bool = False) -> Bar:
     """Start a bar that ends with ``stack``; return the function that moves it.
 
-    If it ``stays``, its last state is still there when it has ended; if stderr is no terminal, only that is shown. In a
-    notebook, it always stays.
+    If it ``stays``, its last state is still there when it has ended; if stderr is no terminal, only that is shown, and
+    nothing if stderr is closed. In a notebook, it always stays.
     """
     if in_notebook():
         bar = _NotebookBar(what, total)
@@ -164,7 +191,8 @@ def start_bar(stack: contextlib.ExitStack, what: str, total: int | None, *, stay
         TimeElapsedColumn(),
         TextColumn("{task.fields[note]}", markup=False),
     )
-    shown = stack.enter_context(Progress(*columns, console=Console(stderr=True), transient=not stays))
+    console = Console(stderr=True, quiet=getattr(sys.stderr, "closed", False))
+    shown = stack.enter_context(Progress(*columns, console=console, transient=not stays))
     task = shown.add_task(what, total=total, note="")
     return lambda count, note="": shown.update(task, completed=count, note=note)
 

@@ -14,7 +14,16 @@ if TYPE_CHECKING:
 def reason_of(error: BaseException) -> str:
     """Return the text of an error, its type if it has none; raise it if it says nothing, as :func:`pass_on` does."""
     pass_on(error)
-    return str(error) or type(error).__name__
+    return text_of(error) or type(error).__name__
+
+
+def text_of(error: BaseException) -> str:
+    """Return the text of an error; none if its class, which may be of another package, fails to say it."""
+    try:
+        return str(error)
+    except Exception as failure:
+        pass_on(failure)
+        return ""
 
 
 def pass_on(error: BaseException) -> None:

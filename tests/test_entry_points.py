@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import importlib
 import json
+import signal
 import sys
 import tomllib
 from pathlib import Path
@@ -100,6 +101,8 @@ def test_without_the_package() -> None:
 
 
 HEAD = "from gzarr.codecs.codec import Codec\n"
+#: An error that cannot say what it is.
+MUTE = "class Mute(Exception):\n def __str__(self): raise RuntimeError('no text')\n"
 
 
 @pytest.mark.parametrize(
@@ -108,6 +111,11 @@ HEAD = "from gzarr.codecs.codec import Codec\n"
         ("raise OSError('no licence file')", "cannot be loaded: OSError: no licence file"),
         ("import a_module_that_is_not_there", "cannot be loaded: ModuleNotFoundError"),
         ("", "cannot be loaded: AttributeError"),
+        ("import sys\nsys.exit(3)", "cannot be loaded: SystemExit: 3; repair"),
+        ("import sys\nsys.exit()", "cannot be loaded: SystemExit; repair"),
+        (f"{MUTE}raise Mute", "cannot be loaded: Mute; repair"),
+        (f"{MUTE}class Broken:\n def from_v3(c): raise Mute", "does not accept its configuration: Mute"),
+        ("class Broken:\n def from_v3(c): raise SystemExit(3)", "does not accept its configuration: SystemExit: 3"),
         ("Broken = object()", "is not for Zarr v3"),
         ("class Broken:\n def from_v3(c): raise ZeroDivisionError('zero')", "ZeroDivisionError: zero"),
         ("class Broken:\n def from_v3(c): return 3", "returned int"),
@@ -124,6 +132,25 @@ def test_a_broken_package_is_named(install: Callable[..., Path], text: str, reas
         assert caught.value.json_path.startswith("$.codecs[0]")
     # It stands in nobody else's way.
     assert codec_from_v3("crc32c", "$").label == "crc32c"
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGUSR1"), reason="needs signals of POSIX")
+@pytest.mark.parametrize("indent", ["", "class Broken:\n def from_v3(c): "], ids=["load", "call"])
+def test_a_timeout_of_the_program_is_no_fault_of_a_package(indent: str, install: Callable[..., Path]) -> None:
+    """Handlers of signals raise such errors at any line, also in the code of a package."""
+    entry = {"gzarr.codecs": {"broken": "broken_plugin:Broken"}}
+    text = f"import signal\n{indent}signal.raise_signal(signal.SIGUSR1)"
+    install("some-codecs", "0.3", entry, "broken_plugin", text)
+
+    def handler(*_: object) -> None:
+        raise TimeoutError("the program's")
+
+    before = signal.signal(signal.SIGUSR1, handler)
+    try:
+        with pytest.raises(TimeoutError, match="the program's"):
+            codec_from_v3("broken", "$.codecs[0]")
+    finally:
+        signal.signal(signal.SIGUSR1, before)
 
 
 def test_two_packages_with_one_name(example: Path, install: Callable[..., Path]) -> None:
@@ -302,6 +329,14 @@ def test_a_broken_store(install: Callable[..., Path]) -> None:
         gzarr.open("first://here")
     with pytest.raises(gzarr.StoreError, match="some-stores 1 cannot open 'second://here'"):
         gzarr.open("second://here")
+
+
+@pytest.mark.parametrize(("error", "reason"), [("SystemExit(3)", "SystemExit: 3"), ("Mute", "Mute")])
+def test_a_store_that_cannot_be_opened(error: str, reason: str, install: Callable[..., Path]) -> None:
+    text = f"{MUTE}class Broken:\n def from_url(url, read_only): raise {error}"
+    install("some-stores", "1", {"gzarr.stores": {"broken": "broken_plugin:Broken"}}, "broken_plugin", text)
+    with pytest.raises(gzarr.StoreError, match=f"some-stores 1 cannot open 'broken://here': {reason}$"):
+        gzarr.open("broken://here")
 
 
 @pytest.mark.parametrize("dtype", ["f4", "<i8", "float32", "U3", "M8[s]", "bfloat16", "u2"])

@@ -41,7 +41,7 @@ def test_the_help_loads_neither_numpy_nor_any_other_package() -> None:
     assert not {"asyncio", "importlib.metadata", "inspect", "logging"} & modules
     assert {name for name in modules if name.startswith("gzarr.")} == {
         "gzarr.cli", "gzarr.cli.locations", "gzarr.cli.main", "gzarr.cli.output", "gzarr.cli.streams",
-        "gzarr.errors", "gzarr.guarded",
+        "gzarr.errors",
         "gzarr.progress",
         "gzarr.reasons",
     }  # fmt: skip

@@ -16,6 +16,7 @@ from ..errors import ArgumentError, DeviceError
 from ..metadata.parts import MAX_NDIM
 from ..reasons import reason_of
 from .casting import cast, casts_safely, refused
+from .host_copies import host_copy
 from .mixed_values import may_be_rounded, times_of, whole_numbers
 from .not_arrays import refuse_mappings, refuse_rounded, refuse_without_elements
 from .objects import ObjectType, as_objects, checked, object_type_of
@@ -334,7 +335,7 @@ def _taken(
         if is_tensor(value):
             return tensor_on_host(value)
         if hasattr(value, "__cuda_array_interface__") and hasattr(value, "get"):
-            return np.asarray(value.get())
+            return np.asarray(host_copy(value))
         if hasattr(value, "shape"):
             refuse_without_elements(value, node)
             if _is_indexed(value):

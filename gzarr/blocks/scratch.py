@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from ..arrays.exporting import ExportedArray
+from ..arrays.host_copies import host_copy
 from ..arrays.stored_chunks import stored_chunks
 from ..documents.json import quote
 from ..errors import ArgumentError, GzarrError, NodeNotFoundError, OutputError
@@ -222,7 +223,7 @@ class OnHost:
         """Return the result."""
         result = self._function(*blocks, block_info=block_info) if self._tells else self._function(*blocks)
         if hasattr(result, "__cuda_array_interface__") and hasattr(result, "get"):
-            result = result.get()
+            result = host_copy(result)
         if not isinstance(result, np.ndarray):
             raise ArgumentError(f"{self.__name__} returned {type(result).__name__} for {block_info}, not an array")
         return result

@@ -4,7 +4,8 @@ Rounds are interleaved and the median counts. All readers use the same number of
 compared element by element. A peer that is not installed, or cannot read an array, is only mentioned.
 
 The time of a read includes freeing its result. ``gzarr`` uses new memory for each result, as its peers do.
-``gzarr recycled`` is the default of gzarr for large results: it reuses the memory of an earlier result.
+``gzarr recycled`` is the default of gzarr for large results: it reuses the memory of an earlier result. On a GPU, the
+time of gzarr ends when the elements are in its memory, which comes from CuPy's pool; the peers read into host memory.
 """
 
 from __future__ import annotations
@@ -23,9 +24,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..arrays.host_copies import host_copy
 from ..display import printable
 from ..engines import result_memory
 from ..errors import GzarrError
+from ..progress import is_terminal
 from .locations import add_allow_pickle, add_location, opened
 from .output import add_output, members
 
@@ -38,7 +41,8 @@ if TYPE_CHECKING:
     from ..metadata.model import ZarrFormat
 
     Selection = tuple[slice, ...]
-    Read = Callable[[], npt.NDArray[Any]]
+    #: Its result is an array of NumPy; that of gzarr is one of CuPy if the array is on a GPU.
+    Read = Callable[[], Any]
 
 PEERS = ("zarr-python", "zarrs", "tensorstore")
 _RECYCLED = "gzarr recycled"
@@ -211,8 +215,10 @@ def measure(array: Array, *, limit_bytes: int, rounds: int, peers: Sequence[str]
         selection="everything" if whole else "[" + ", ".join(f":{n}" for n in shape) + "]",
         nbytes=math.prod(shape) * array.dtype.itemsize,
     )
-    reads: dict[str, Read] = {"gzarr": lambda: np.asarray(array[selection])}
+    reads: dict[str, Read] = {"gzarr": lambda: _complete(array[selection])}
     expected = reads["gzarr"]()
+    if not isinstance(expected, np.ndarray):
+        expected = host_copy(expected)
     for name in peers:
         try:
             read = _peer(name, array, selection)
@@ -245,6 +251,15 @@ def measure(array: Array, *, limit_bytes: int, rounds: int, peers: Sequence[str]
     result_memory.release()
     found.stages_ms = {k: v / rounds for k, v in stages.items() if k.endswith("_ms")}
     return found
+
+
+def _complete(result: Any) -> Any:
+    """Return the result of a read as an array that has its elements: reads to a GPU return before that."""
+    # Those of arrays without dimensions are scalars, also of Python: texts.
+    if not hasattr(result, "__cuda_array_interface__"):
+        return np.asarray(result)
+    result.device.synchronize()
+    return result
 
 
 @contextlib.contextmanager
@@ -372,7 +387,7 @@ def _tensorstore(location: str, zarr_format: ZarrFormat, selection: Selection) -
 @contextlib.contextmanager
 def _progress(total: int) -> Iterator[Callable[[str], None]]:
     """Show a progress bar on stderr, if it is a terminal."""
-    if not sys.stderr.isatty():
+    if not is_terminal(sys.stderr):
         yield lambda name: None
         return
     from rich.console import Console

@@ -41,6 +41,7 @@ from .. import __version__
 from ..display import printable
 from ..errors import ArgumentError, DeviceError
 from ..installing import COMMANDS
+from ..progress import is_terminal
 from . import selftest
 from .selftest import sentence
 
@@ -451,7 +452,7 @@ def _text_of(path: Path) -> str:
 def _print(parts: dict[str, Finding], outcomes: list[Outcome], tested: str | None) -> None:
     from rich.console import Console
 
-    terminal = sys.stdout.isatty()
+    terminal = is_terminal(sys.stdout)
     console = Console(file=sys.stdout, width=None if terminal else _PLAIN_COLUMNS, highlight=False)
 
     def show(table: Table) -> None:

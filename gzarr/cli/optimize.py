@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from ..arrays.array import Array
+from ..arrays.host_copies import host_copy
 from ..arrays.stored_chunks import stored_chunks
 from ..codecs.chain import encode_chain
 from ..codecs.choice import AUTO
@@ -241,7 +242,7 @@ def _encoded_share(array: ArrayCopy, source: Array) -> float | None:
             for begin, n, size in zip(begins, chunk.shape, source.shape, strict=True)
         )
         data = array.source.read(box)
-        data = data.get() if hasattr(data, "get") else data
+        data = host_copy(data) if hasattr(data, "get") else data
         whole: Any = np.zeros(chunk.shape, chunk.dtype)
         if array.metadata.absent_value is not None:
             whole[...] = array.metadata.absent_value

@@ -149,6 +149,7 @@ def sentence(error: BaseException) -> str:
 
 
 def _read(case: Case, store: dict[str, bytes], device: str) -> Outcome:
+    from ..arrays.host_copies import host_copy
     from ..engines.cpu.native import take_stats
     from ..hierarchy.open import open_array
 
@@ -158,7 +159,7 @@ def _read(case: Case, store: dict[str, bytes], device: str) -> Outcome:
     path = f"cuda: {_decoding(array).path.partition(': ')[2]}" if on_gpu else array.decode_path
     take_stats()
     result = array.read(decode="cuda") if array.device != "cpu" else array.read()
-    elements = result.get() if array.device != "cpu" else result
+    elements = host_copy(result) if array.device != "cpu" else result
     chunks_by_cpu = int(take_stats()["chunks"])
     message = _difference(elements, case.values)
     if not message and on_gpu and chunks_by_cpu:

@@ -8,6 +8,8 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Final
 
+from ..progress import is_terminal
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -24,7 +26,7 @@ _STYLES: Final = {
 
 def _console() -> Console | None:
     """Return rich's console if stdout is a terminal, else None."""
-    if not sys.stdout.isatty():
+    if not is_terminal(sys.stdout):
         return None
     from rich.console import Console
 

@@ -13,10 +13,7 @@ import re
 import select
 import sys
 import time
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from typing import Final
 
 _QUESTIONS: Final = b"\x1b_Gi=31,s=1,v=1,a=q,t=d,f=24;AAAA\x1b\\\x1b[c"
 _KITTY: Final = re.compile(rb"\x1b_Gi=31;OK\x1b\\")
@@ -43,35 +40,45 @@ def graphics_of() -> str:
 
 
 def _asked() -> bytes:
-    """Send the questions, and return what came back."""
+    """Send the questions, and return what came back.
+
+    Raises
+    ------
+    OSError
+        If there is no terminal, or it goes away.
+    """
+    import termios
+    import tty
+
     descriptor = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY)
     try:
         # A process in the background would be stopped.
         if os.tcgetpgrp(descriptor) != os.getpgrp():
             return b""
         sys.stdout.flush()
-        with _without_echo(descriptor):
+        before = termios.tcgetattr(descriptor)
+        try:
+            # It passes on what it sends at once, and does not show it.
+            tty.setcbreak(descriptor, termios.TCSANOW)
             os.write(descriptor, _QUESTIONS)
-            answer, end = b"", time.monotonic() + _SECONDS
-            while len(answer) < _MOST_BYTES and not _DEVICE.search(answer):
-                ready, _, _ = select.select([descriptor], [], [], max(0.0, end - time.monotonic()))
-                if not ready:
-                    break
-                answer += os.read(descriptor, _MOST_BYTES)
-            return answer
+            return _answer(descriptor)
+        finally:
+            termios.tcsetattr(descriptor, termios.TCSAFLUSH, before)
+    except termios.error as error:
+        # It is no OSError of Python's.
+        raise OSError(*error.args) from error
     finally:
         os.close(descriptor)
 
 
-@contextlib.contextmanager
-def _without_echo(descriptor: int) -> Iterator[None]:
-    """Have the terminal pass on what it sends at once, and not show it."""
-    import termios
-    import tty
-
-    before = termios.tcgetattr(descriptor)
-    tty.setcbreak(descriptor, termios.TCSANOW)
-    try:
-        yield
-    finally:
-        termios.tcsetattr(descriptor, termios.TCSAFLUSH, before)
+def _answer(descriptor: int) -> bytes:
+    """Return what the terminal sends, until the answer to the last question, the end of the time or its own end."""
+    answer, end = b"", time.monotonic() + _SECONDS
+    while len(answer) < _MOST_BYTES and not _DEVICE.search(answer) and (left := end - time.monotonic()) > 0:
+        ready, _, _ = select.select([descriptor], [], [], left)
+        # One that is gone is always ready, and gives nothing.
+        part = os.read(descriptor, _MOST_BYTES) if ready else b""
+        if not part:
+            break
+        answer += part
+    return answer

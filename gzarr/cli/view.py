@@ -9,6 +9,7 @@ import sys
 from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import ArgumentError, NodeTypeError
+from ..progress import is_terminal
 from .locations import add_location, options_of
 from .output import add_output, print_json, say
 
@@ -129,7 +130,7 @@ def run(args: argparse.Namespace) -> int:
     node = _opened(args)
     check_name(args.out)
     shows = args.out is None and not args.json
-    if shows and args.graphics == "auto" and not sys.stdout.isatty():
+    if shows and args.graphics == "auto" and not is_terminal(sys.stdout):
         raise ArgumentError("the output is not a terminal: pass --out FILE.png, or --graphics blocks for characters")
     graphics = _graphics(args.graphics) if shows else None
     columns, lines = shutil.get_terminal_size()

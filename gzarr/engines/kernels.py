@@ -8,6 +8,7 @@ compilation of one, come to their end first, and only the main thread gets more 
 from __future__ import annotations
 
 import atexit
+import contextlib
 import importlib.util
 import operator
 import os
@@ -199,7 +200,9 @@ def _say(line: str) -> None:
     # A windowed program has no stderr.
     if not _said and sys.stderr is not None:
         _said = True
-        print(line, file=sys.stderr, flush=True)
+        # It may be closed.
+        with contextlib.suppress(ValueError):
+            print(line, file=sys.stderr, flush=True)
 
 
 compiled.notices.append(lambda: announce_compilation("kernels"))

@@ -116,8 +116,11 @@ def _copied(array: Any) -> jax.Array:
                 bits = jax.dlpack.from_dlpack(array.view(f"u{dtype.itemsize}"))
                 copy = jax.lax.bitcast_convert_type(bits, dtype)
             return copy.block_until_ready()
-    except (BufferError, ValueError) as error:
-        raise gzarr.ArgumentError(f"JAX cannot take the array: {error}; pass a contiguous copy") from error
+    # TypeError: memory of a kind that JAX does not know, as CUDA's managed memory.
+    except (BufferError, TypeError, ValueError) as error:
+        raise gzarr.ArgumentError(
+            f"JAX cannot take the array: {error}; pass a contiguous copy in ordinary device memory"
+        ) from error
     except RuntimeError as error:
         raise gzarr.DeviceError(f"JAX cannot use the array's device: {error}") from error
 

@@ -15,6 +15,8 @@ import torch
 
 import gzarr
 
+from ..engines.cuda.devices import get_device
+from ..engines.cuda.handing_over import wait_for
 from ..installing import COMMANDS
 from .exchange import as_result, dtype_of, handing_over, is_number_of_numpy, refusal
 
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
 
 __all__ = ["as_tensor"]
 
+#: DLPack's number for managed memory, which moves between host and device. PyTorch does not take it.
+_MANAGED: Final = 13
 #: Types of ml_dtypes that PyTorch has under the same name, and an integer of their size, which DLPack takes.
 _VIEWS: Final = {
     "bfloat16": "int16",
@@ -97,12 +101,24 @@ def _tensor(values: Any, stream: Any) -> torch.Tensor:
         raise gzarr.ArgumentError(f"PyTorch has no negative strides, but the array has {array.strides}: pass a copy")
     try:
         with handing_over(array, stream):
-            tensor = torch.from_dlpack(array if view is None else array.view(view[0]))
-    except (BufferError, ValueError) as error:
+            tensor = _shared(array if view is None else array.view(view[0]))
+    except (BufferError, TypeError, ValueError) as error:
         raise gzarr.ArgumentError(f"PyTorch cannot share the array's memory: {error}; pass a copy") from error
     except (RuntimeError, AssertionError) as error:
         raise gzarr.DeviceError(f"PyTorch cannot use the array's device: {error}") from error
     return tensor if view is None else tensor.view(view[1])
+
+
+def _shared(array: Any) -> torch.Tensor:
+    """Return a tensor of the same memory, for which PyTorch's current stream waits for CuPy's current one."""
+    if array.__dlpack_device__()[0] != _MANAGED:
+        return torch.from_dlpack(array)
+    name = f"cuda:{array.device.id}"
+    # By ``__cuda_array_interface__``, for which PyTorch waits for nothing.
+    tensor = torch.as_tensor(array, device=name)
+    with get_device(name) as device:
+        wait_for(device, [device.as_stream(current_stream(name))], device.current_stream(), held=array)
+    return tensor
 
 
 def as_sparse(parts: Parts) -> torch.Tensor:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import numpy as np
 
 from ..arrays.exporting import ExportedArray
+from ..arrays.host_copies import host_copy
 from ..errors import ArgumentError
 from ..poses.levels import is_image
 from .arguments import as_array
@@ -128,7 +129,7 @@ def _slabs(where: Any, k: int, *, in_parts: bool) -> Iterator[Mask]:
     length = where.chunks[extra]
     for begin in range(0, where.shape[extra], length):
         found: Any = where[(*(0,) * extra, slice(begin, begin + length))]
-        found = np.asarray(found.get() if hasattr(found, "get") else found)
+        found = np.asarray(host_copy(found) if hasattr(found, "get") else found)
         yield found if found.dtype == bool else found != 0
 
 

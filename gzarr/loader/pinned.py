@@ -13,13 +13,16 @@ too, knows nothing of this memory.
 from __future__ import annotations
 
 import math
+import os
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakValueDictionary
 
 from ..arrays.outputs import HOST
 from ..arrays.recycling import RecycledResults
 from ..engines import result_memory
 from ..engines.cuda import devices
+from ..engines.cuda.abandoned import abandon
 from ..errors import DeviceError
 
 if TYPE_CHECKING:
@@ -33,6 +36,8 @@ if TYPE_CHECKING:
 # Locking pages takes long, so small arrays share memory: at most this number of arrays, and of bytes.
 _TOGETHER: Final = 16
 _TOGETHER_BYTES: Final = 1 << 20
+#: What is CUDA's, by identity: page-locked memory, also that of batches, and results, which have events.
+_live: WeakValueDictionary[int, Any] = WeakValueDictionary()
 
 
 def pinning_device() -> str:
@@ -66,6 +71,7 @@ class PinnedResults(RecycledResults):
         self.device = device
         # Given back, with an event after the copies that may read it.
         self._waiting: deque[tuple[Event, list[Bytes]]] = deque()
+        _live[id(self)] = self
 
     def __reduce__(self) -> tuple[type[PinnedResults], tuple[str]]:
         # Another process has memory of its own.
@@ -82,6 +88,8 @@ class PinnedResults(RecycledResults):
                 each = -(-nbytes // result_memory.ALIGNMENT) * result_memory.ALIGNMENT
                 count = min(max(_TOGETHER_BYTES // each, 1), _TOGETHER)
                 whole = device.pinned(count * each)
+                # Parts refer to it.
+                _live[id(whole)] = whole
                 memory, *others = [whole[i * each : i * each + nbytes] for i in range(count)]
                 for other in others:
                     self._keep(other)
@@ -115,3 +123,11 @@ class PinnedResults(RecycledResults):
 
     def close(self) -> None:
         """Do nothing: the loader's next epoch uses the memory."""
+
+
+def _forget() -> None:
+    abandon(*_live.values())
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)

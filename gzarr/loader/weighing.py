@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 
+from ..arrays.host_copies import host_copy
 from ..errors import ArgumentError
 from ..flags import flag
 from ..poses.numbers_given import as_floats
@@ -288,7 +289,7 @@ def _classes(
             )
         with fitting(f"balance={given!r}", "give arrays of a part, such as array.view[:10**9]"):
             found: Any = array[...]
-        given = found.get() if hasattr(found, "get") else found
+        given = host_copy(found) if hasattr(found, "get") else found
         if isinstance(array, NullableValues):
             missing = array.mask().reshape(-1)
     elif isinstance(given, np.ma.MaskedArray):

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from ..arrays.host_copies import host_copy
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -57,7 +59,7 @@ def on_device_of(like: Any, values: npt.NDArray[Any]) -> Any:
 
 def on_host(array: Any) -> npt.NDArray[Any]:
     """Return an array in host memory."""
-    found: npt.NDArray[Any] = array if isinstance(array, np.ndarray) else array.get()
+    found: npt.NDArray[Any] = array if isinstance(array, np.ndarray) else host_copy(array)
     return found
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from ..arrays.elements import as_elements
+from ..arrays.host_copies import host_copy
 from ..errors import ArgumentError
 from .host import scipy_sparse
 from .parts import Parts
@@ -58,7 +59,7 @@ def on_host(block: Any, form: Form, name: str) -> Any:
     sparse = scipy_sparse()
     is_on_device = type(block).__module__.startswith("cupyx.") and hasattr(block, "get")
     try:
-        found = block.get() if is_on_device else block
+        found = host_copy(block) if is_on_device else block
     # SciPy looks at some of what it gets.
     except ValueError as error:
         raise _malformed(name, str(error)) from error

@@ -7,7 +7,8 @@ makes these rows dense.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -19,12 +20,31 @@ from .host import HostMemory, index_dtype
 from .wanted import AS_STORED
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import numpy.typing as npt
 
     from ..arrays.outputs import DeviceResults, Results
     from .wanted import Scaling, Wanted
 
     IntArray = npt.NDArray[np.int64]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _with_its_device(method: Callable[Concatenate[DeviceMemory, P], T]) -> Callable[Concatenate[DeviceMemory, P], T]:
+    """Make the device current while a method runs, and until its own arrays are gone.
+
+    CuPy's ``MemoryAsyncPool`` frees memory of a default stream on that of the current device, which waits for no other.
+    """
+
+    @wraps(method)
+    def run(self: DeviceMemory, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        with self._device:
+            return method(self, *args, **kwargs)
+
+    return run
 
 
 class DeviceMemory:
@@ -48,22 +68,25 @@ class DeviceMemory:
         rounds = wanted.scaling and not np.can_cast(values, wanted.dtype)
         return index_dtype(indices), np.dtype(np.float64) if rounds else wanted.dtype
 
+    @_with_its_device
     def narrowed(self, indices: Any, columns: int) -> Any:
         """Return indices as int32."""
         if indices.dtype == np.int32:
             return indices
-        with self._device, self._stream:
+        with self._stream:
             narrow = indices.astype(np.int32)
             if indices.dtype.itemsize > 4:
                 narrow[indices.view(np.uint64) >= columns] = -1
         return narrow
 
+    @_with_its_device
     def first_wrong(self, entries: Entries, columns: int) -> int:
         """Return the place of the first index that is no column, or -1."""
         if not self._flags(entries, columns)[0]:
             return -1
         return HostMemory().first_wrong(self._on_host(entries), columns)
 
+    @_with_its_device
     def prepared(self, entries: Entries, wanted: Wanted) -> Entries:
         """Return entries with the wanted columns, scaled in place where that can be done by entry.
 
@@ -71,9 +94,8 @@ class DeviceMemory:
         """
         columns, indices = wanted.columns, entries.indices
         if columns is not None and not columns.have_table(len(indices)):
-            with self._device:
-                columns, ranks = columns.ranked(self._device.to_host(indices, self._stream))
-                indices = self._upload(ranks)
+            columns, ranks = columns.ranked(self._device.to_host(indices, self._stream))
+            indices = self._upload(ranks)
         entries = replace(entries, indices=indices, columns=columns, ascend=not self._flags(entries, 0)[1])
         scaling = wanted.scaling
         # Not before entries of one element are added up, if that rounds.
@@ -82,6 +104,7 @@ class DeviceMemory:
             return replace(entries, values=self._converted(entries.values, wanted.dtype), scaled=True)
         return entries
 
+    @_with_its_device
     def taken(
         self, entries: Entries, wanted: Wanted, rows: IntArray | None = None, results: Results | None = None
     ) -> Entries:
@@ -89,7 +112,7 @@ class DeviceMemory:
         from gzarr_kernels.device import sparse as k
 
         if wanted.scaling and not entries.scaled:
-            with self._device, self._stream:
+            with self._stream:
                 entries = replace(entries, values=entries.values.copy())
             self._scale(entries, wanted.scaling)
             entries = replace(entries, values=self._converted(entries.values, wanted.dtype))
@@ -100,31 +123,31 @@ class DeviceMemory:
         job, word = _Job(entries, rows=rows), word_of(entries.values.dtype)
         blocks = k.blocks(-(-count // k.THREADS))
         offsets = np.zeros(count + 1, np.int64)
-        with self._device:
-            address = self._device.address
-            if entries.columns is None:
-                np.cumsum(ends - begins, out=offsets[1:])
-            elif entries.indices.size:
-                sent = self._upload(job.words)
-                self._launch(k.count_chosen, blocks, address(entries.indices), address(sent), 0)
-                counts = self._device.to_host(sent[job.new : job.new + count], self._stream)
-                np.cumsum(counts, out=offsets[1:])
-            job.words[job.new : job.new + count] = offsets[:-1]
-            indices = self._device.empty((int(offsets[-1]),), np.dtype(np.int32), self._stream)
-            values = self._device.empty(indices.shape, entries.values.dtype, self._stream)
-            if indices.size:
-                sent = self._upload(job.words)
-                parts = (entries.values, entries.indices, values, indices, sent)
-                self._launch(k.take_chosen, blocks, *map(address, parts), 0, word=word)
+        address = self._device.address
+        if entries.columns is None:
+            np.cumsum(ends - begins, out=offsets[1:])
+        elif entries.indices.size:
+            sent = self._upload(job.words)
+            self._launch(k.count_chosen, blocks, address(entries.indices), address(sent), 0)
+            counts = self._device.to_host(sent[job.new : job.new + count], self._stream)
+            np.cumsum(counts, out=offsets[1:])
+        job.words[job.new : job.new + count] = offsets[:-1]
+        indices = self._device.empty((int(offsets[-1]),), np.dtype(np.int32), self._stream)
+        values = self._device.empty(indices.shape, entries.values.dtype, self._stream)
+        if indices.size:
+            sent = self._upload(job.words)
+            parts = (entries.values, entries.indices, values, indices, sent)
+            self._launch(k.take_chosen, blocks, *map(address, parts), 0, word=word)
         return Entries(offsets, indices, values)
 
+    @_with_its_device
     def joined(self, parts: list[Entries]) -> Entries:
         """Return several parts as one."""
         if len(parts) == 1:
             return parts[0]
         import cupy
 
-        with self._device, self._stream:
+        with self._stream:
             indices = cupy.concatenate([part.indices for part in parts])
             values = cupy.concatenate([part.values for part in parts])
         return Entries(joined_offsets(parts), indices, values)
@@ -133,6 +156,7 @@ class DeviceMemory:
         """Return the address of an array's first element."""
         return self._device.address(array)
 
+    @_with_its_device
     def densify(self, entries: Entries, wanted: Wanted, target: DenseTarget, rows: IntArray | None = None) -> None:
         """Write rows to dense arrays."""
         from gzarr_kernels.device import sparse as k
@@ -149,14 +173,13 @@ class DeviceMemory:
             self._densify_on_host(entries, wanted, target, rows)
             return
         job = _Job(entries, (places // word, target.stride // word, target.width), rows)
-        with self._device:
-            # What has no entries has no memory, and the kernel reads none.
-            values = entries.values if entries.values.size else memory
-            indices = entries.indices if entries.indices.size else memory
-            parts = map(self._device.address, (values, indices))
-            sent = self._upload(job.words)
-            arguments = (*parts, base, self._device.address(sent), 0)
-            self._launch(k.densify, k.blocks(count), *arguments, word=word)
+        # What has no entries has no memory, and the kernel reads none.
+        values = entries.values if entries.values.size else memory
+        indices = entries.indices if entries.indices.size else memory
+        parts = map(self._device.address, (values, indices))
+        sent = self._upload(job.words)
+        arguments = (*parts, base, self._device.address(sent), 0)
+        self._launch(k.densify, k.blocks(count), *arguments, word=word)
 
     def _densify_on_host(self, entries: Entries, wanted: Wanted, target: DenseTarget, rows: IntArray | None) -> None:
         host = HostMemory()
@@ -164,8 +187,7 @@ class DeviceMemory:
         if entries.scaled:
             wanted = replace(wanted, scaling=AS_STORED)
         host.densify(self._on_host(entries), wanted, DenseTarget.of(dense, host.address), rows)
-        with self._device:
-            whole = self._upload(dense)
+        whole = self._upload(dense)
         for i in range(len(dense)):
             self._memory.copy(target.row(i), whole[i])
 
@@ -178,22 +200,22 @@ class DeviceMemory:
         job, word = _Job(replace(entries, columns=None)), word_of(entries.values.dtype)
         job.words[k.SCALING] = (scaling.total is not None) | scaling.log1p << 1
         job.words[k.TOTAL : k.TOTAL + 1].view(np.float64)[0] = 0.0 if scaling.total is None else scaling.total
-        with self._device:
-            sent = self._upload(job.words)
-            addresses = self._device.address(entries.values), self._device.address(sent)
-            self._launch(k.scale_rows, k.blocks(-(-entries.rows // k.THREADS)), *addresses, 0, word=word)
+        sent = self._upload(job.words)
+        addresses = self._device.address(entries.values), self._device.address(sent)
+        self._launch(k.scale_rows, k.blocks(-(-entries.rows // k.THREADS)), *addresses, 0, word=word)
 
     def _converted(self, values: Any, dtype: np.dtype[Any]) -> Any:
         if values.dtype == dtype:
             return values
-        with self._device, self._stream:
+        with self._stream:
             return values.astype(dtype)
 
+    @_with_its_device
     def offsets(self, entries: Entries) -> Any:
         """Return the offsets on the device."""
-        with self._device:
-            return self._upload(narrow_offsets(entries))
+        return self._upload(narrow_offsets(entries))
 
+    @_with_its_device
     def matrix(self, entries: Entries, shape: tuple[int, int], form: str) -> Any:
         """Return a ``csr_array`` or ``csc_array`` of CuPy (before CuPy 14.1, a ``csr_matrix`` or ``csc_matrix``)."""
         import cupyx.scipy.sparse as sparse
@@ -201,7 +223,7 @@ class DeviceMemory:
         make = getattr(sparse, f"{form}_array", None) or getattr(sparse, f"{form}_matrix")
         offsets = self.offsets(entries)
         try:
-            with self._device, self._stream:
+            with self._stream:
                 return make((entries.values, entries.indices, offsets), shape=shape, copy=False)
         except ImportError as error:
             raise DeviceError(
@@ -217,20 +239,18 @@ class DeviceMemory:
             return False, False
         job = _Job(replace(entries, columns=None))
         job.words[k.COLUMNS] = columns
-        with self._device:
-            sent = self._upload(job.words)
-            addresses = self._device.address(entries.indices), self._device.address(sent)
-            self._launch(k.check_rows, k.blocks(entries.rows), *addresses, 0)
-            wrong, unsorted = self._device.to_host(sent[job.flags : job.flags + 2], self._stream).tolist()
+        sent = self._upload(job.words)
+        addresses = self._device.address(entries.indices), self._device.address(sent)
+        self._launch(k.check_rows, k.blocks(entries.rows), *addresses, 0)
+        wrong, unsorted = self._device.to_host(sent[job.flags : job.flags + 2], self._stream).tolist()
         return bool(wrong), bool(unsorted)
 
     def _on_host(self, entries: Entries) -> Entries:
-        with self._device:
-            return replace(
-                entries,
-                indices=self._device.to_host(entries.indices, self._stream),
-                values=self._device.to_host(entries.values, self._stream),
-            )
+        return replace(
+            entries,
+            indices=self._device.to_host(entries.indices, self._stream),
+            values=self._device.to_host(entries.values, self._stream),
+        )
 
     def _upload(self, words: npt.NDArray[Any]) -> Any:
         """Return a copy on the device, in order with the stream."""

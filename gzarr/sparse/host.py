@@ -200,5 +200,6 @@ class _Job:
         kernels.run(work, address(self.slots), shared, turns, workers)
         if shared[2]:
             raise MemoryError(
-                f"rows whose indices do not ascend are added up in 8 bytes for each of {self.slots[s.INDEXED]} columns"
+                f"rows whose indices do not ascend (in CSC, columns) are added up in 8 bytes for each of their "
+                f"{self.slots[s.INDEXED]} elements"
             )

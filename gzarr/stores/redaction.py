@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ..reasons import pass_on
+from ..reasons import pass_on, text_of
 
 # With one slash or three, too, as mistyped ones have, and with slashes in a password, which should be "%2F". A single
 # letter is a drive of Windows. All lengths are bounded, and so is the time for a long text. In a URL,
@@ -84,6 +84,6 @@ def _secrets_within(text: str) -> frozenset[str]:
 def describe(error: BaseException, secrets: frozenset[str]) -> str:
     """Return the class and the text of an exception, without secrets; raise it if a handler of a signal raised it."""
     pass_on(error)
-    text = without(str(error), secrets)[:_LONGEST_LOOKED_AT]
+    text = without(text_of(error), secrets)[:_LONGEST_LOOKED_AT]
     text = " ".join(public_url(text).split())[:_LONGEST]
     return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -22,7 +22,7 @@ from ..errors import (
 )
 from ..flags import check_flags
 from ..installing import COMMANDS
-from ..plugins import load
+from ..plugins import ERRORS, load
 from . import foreign, fsspec_urls, redaction, urls, zip_urls
 from .base import ReadableStore, is_listable
 from .fsspec_calls import is_a
@@ -311,8 +311,7 @@ def _from_plugin(url: str | bytes, *, read_only: bool) -> ReadableStore | None:
         store = plugin.target.from_url(url, read_only)
     except GzarrError:
         raise
-    # Third-party code may raise anything.
-    except Exception as error:
+    except ERRORS as error:
         shown = _described(url)
         # Its text may have the URL in it.
         cause = error if shown == repr(url) else None

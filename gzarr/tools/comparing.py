@@ -7,13 +7,15 @@ from typing import Any
 
 import numpy as np
 
+from ..arrays.host_copies import host_copy
+
 
 def identical(a: Any, b: Any) -> bool:
     """Return whether two NumPy or CuPy arrays of the same shape and dtype are bitwise equal.
 
     Objects are compared by value, with NaN equal to itself. Padding between the fields of records is ignored.
     """
-    one, other = (array.get() if hasattr(array, "get") else array for array in (a, b))
+    one, other = (host_copy(array) if hasattr(array, "get") else array for array in (a, b))
     if one.dtype.fields is not None:
         return all(identical(one[name], other[name]) for name in one.dtype.names)
     if one.dtype.hasobject:

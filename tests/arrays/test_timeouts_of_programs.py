@@ -105,6 +105,13 @@ def test_it_leaves_a_codec_and_a_store(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (b[...] == 3).all()
 
 
+class Mute(Exception):
+    """An error that cannot say what it is."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
 def test_errors_of_others_stay_reasons() -> None:
     def raised(error: Exception) -> Exception:
         try:
@@ -116,6 +123,7 @@ def test_errors_of_others_stay_reasons() -> None:
     assert before is not None
     assert reason_of(raised(ValueError("no such block"))) == "no such block"
     assert reason_of(raised(TimeIsUp())) == "TimeIsUp"
+    assert reason_of(raised(Mute())) == "Mute"
     # Also of the class of the constants of the signal module.
     with pytest.raises(ValueError, match="is not a valid") as caught:
         signal.Handlers(7)

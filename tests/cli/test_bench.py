@@ -16,6 +16,7 @@ import pytest
 import zarr
 from hypothesis import given
 from hypothesis import strategies as st
+from support import devices
 
 import gzarr
 from gzarr.cli import bench
@@ -141,6 +142,32 @@ def test_a_peer_that_is_not_installed_is_a_remark(group_path, capsys, monkeypatc
     code, document = _json(capsys, str(group_path / "plain"), "--rounds", "1", "--peer", "tensorstore")
     assert document["arrays"][0]["remarks"] == {"tensorstore": "not installed"}
     assert code == 0
+
+
+def test_a_text_without_dimensions(tmp_path, capsys):
+    """Reads give a ``str``."""
+    zarr.create_array(tmp_path / "a.zarr", shape=(), dtype="string")[...] = "one"
+    code, document = _json(capsys, str(tmp_path / "a.zarr"), "--rounds", "1", "--peer", "zarr-python")
+    assert document["arrays"][0]["equal"] == {"zarr-python": True}
+    assert code == 0
+
+
+def test_an_array_on_a_gpu(tmp_path, capsys):
+    data = np.random.default_rng(3).random((64, 48), dtype="f4")
+    gzarr.create_array(tmp_path / "a.zarr", data=data, chunks=(16, 16), device="cpu")
+    with devices.on_host() as device:
+        code, document = _json(capsys, str(tmp_path / "a.zarr"), "--rounds", "2", "--device", "cuda")
+        array = gzarr.open_array(tmp_path / "a.zarr", device="cuda")
+        with device.held_back(device.current_stream()) as gate:
+            gate.open_after(0.1)
+            result = bench._complete(array[...])
+            assert gate.passed
+        np.testing.assert_array_equal(result.get(), data)
+        del result
+    assert code == 0
+    (measured,) = document["arrays"]
+    assert measured["equal"] == {"zarr-python": True, "zarrs": True, "tensorstore": True}, measured["remarks"]
+    assert all(len(reader["rounds_ms"]) == 2 for reader in measured["readers"].values())
 
 
 def test_nothing_there(tmp_path, group_path, capsys):

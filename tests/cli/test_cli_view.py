@@ -10,6 +10,7 @@ import json
 import os
 import pty
 import re
+import signal
 import struct
 import subprocess
 import sys
@@ -218,3 +219,27 @@ def test_blocks_without_a_terminal(image: Path, capsys: pytest.CaptureFixture[st
     lines = capsys.readouterr().out.splitlines()
     assert {line.count("\u2580") for line in lines} == {30}
     assert graphics_of() in ("blocks", "kitty", "sixel")
+
+
+def test_a_terminal_that_goes_away_ends_the_question() -> None:
+    ours, theirs = pty.openpty()
+    code = "from gzarr.cli.terminal_questions import graphics_of; import sys; sys.exit(graphics_of() != 'blocks')"
+
+    def take() -> None:
+        # As under nohup.
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        os.setsid()
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+    with subprocess.Popen([sys.executable, "-c", code], stdin=theirs, preexec_fn=take) as process:
+        os.close(theirs)
+        seen = b""
+        try:
+            while b"\x1b[c" not in seen:
+                part = os.read(ours, 4096)
+                assert part
+                seen += part
+            os.close(ours)
+            assert process.wait(20) == 0
+        finally:
+            process.kill()

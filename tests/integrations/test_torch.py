@@ -231,6 +231,33 @@ def test_a_read_to_a_device_is_on_the_current_stream_of_torch(
         del stream
 
 
+def test_managed_memory_is_shared_without_dlpack(monkeypatch: pytest.MonkeyPatch) -> None:
+    import cupy
+
+    class Managed(cupy.ndarray):  # type: ignore[misc]
+        def __dlpack_device__(self) -> tuple[int, int]:
+            return 13, int(self.device.id)
+
+    with devices.on_host() as device, device:
+        consumer = device.stream()
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+        current = CurrentStream(consumer.ptr)
+        monkeypatch.setattr(torch.cuda, "current_stream", lambda name: current)
+        given: list[Any] = []
+        monkeypatch.setattr(torch, "as_tensor", lambda array, device: given.append((array, device)) or torch.zeros(3))
+        array = Managed((3,), "f4")
+        with device.held_back(device.current_stream()) as gate:
+            as_tensor(array)
+            assert [(found is array, name) for found, name in given] == [(True, device.name)]
+            # PyTorch's stream waits for CuPy's.
+            assert not consumer.record(device.event()).done
+            gate.open()
+            consumer.synchronize()
+            assert gate.passed
+        given.clear()
+        del array, consumer
+
+
 def _of_array(store: Any) -> list[torch.Tensor]:
     return [gzarr.open_array(store["array"], device="cuda").to_torch()]
 

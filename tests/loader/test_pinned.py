@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import gc
+import os
 import pickle
+import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 from support import devices as tested
+from support.forks import in_child
 
 import gzarr
 from gzarr.engines.cuda import devices
@@ -151,3 +155,30 @@ def test_a_stream_that_is_refused_costs_no_memory(device: WatchedDevice) -> None
             results.copied_on("no stream")
     results.copied_on(None)
     assert results.empty((1 << 20,), np.dtype("u1")).ctypes.data == address
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+def test_a_forked_child_leaves_it_to_its_parent(device: WatchedDevice) -> None:
+    dropped = PinnedResults(device.name)
+    # Also what is left of results that are gone.
+    orphan = dropped.empty((16,), np.dtype("u1"))
+    del dropped
+    results = PinnedResults(device.name)
+    waits, batch = (results.empty((1 << 21,), np.dtype("u1")) for _ in range(2))
+    del waits
+    results.copied_on(None)
+    kept = {"results": results, "batch": batch, "orphan": orphan}
+    del results, batch, orphan
+
+    def drop() -> None:
+        told: list[Any] = []
+        sys.unraisablehook = told.append
+        with pytest.raises(gzarr.DeviceError):
+            kept["results"].empty((1 << 21,), np.dtype("u1"))
+        for name in list(kept):
+            del kept[name]
+            gc.collect()
+        assert not told, told
+
+    assert in_child(drop) == 0
+    assert kept["results"].empty((1 << 21,), np.dtype("u1")).size == 1 << 21

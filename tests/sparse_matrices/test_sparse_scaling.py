@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from gzarr_kernels.slots import sparse as slots
 from support.sparse_groups import compressed, dense, stored, write
 
 import gzarr
@@ -162,6 +163,25 @@ def test_sums_are_rounded_once(device: TestedDevice) -> None:
         found = device.to_numpy(m.to_dense([1, 1], dtype="f4", normalize=2**24 + 3, **options))
         wanted = np.array([1, 0, 0, 2**24 + 2], "f4")[options.get("columns", ...)]
         np.testing.assert_array_equal(found, [wanted, wanted])
+
+
+def test_too_little_memory_for_sums(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = gzarr.MemoryStore()
+    write(store, (2, 3), (np.array([1.0, 3, 5, 7]), [0, 2, 2, 1], [0, 2, 4]))
+    m = gzarr.sparse.open(store, path="X", device="cpu")
+    run = host._Job.run
+
+    def run_large(job: Any, name: str, items: int) -> None:
+        job.slots[slots.INDEXED] = 1 << 58
+        run(job, name, items)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(host._Job, "run", run_large)
+        with pytest.raises(MemoryError, match="in 8 bytes for each of their 288230376151711744 elements"):
+            m.to_dense(log1p=True)
+        # Nothing is added up in rows whose indices ascend.
+        np.testing.assert_allclose(m.to_dense(0, log1p=True), np.log1p([[1, 0, 3]]), rtol=3e-15)
+    np.testing.assert_allclose(m.to_dense(log1p=True), np.log1p([[1, 0, 3], [0, 7, 5]]), rtol=3e-15)
 
 
 def test_devices_give_the_same(device: TestedDevice) -> None:

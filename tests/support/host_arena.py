@@ -81,7 +81,7 @@ class HostArena:
                 statuses[i] = FAILED
                 continue
             self.bytes_at(target, len(frame))[:] = np.frombuffer(frame, np.uint8)
-            produced[i] = len(frame)
+            produced[i], statuses[i] = len(frame), 0
 
     def deflate(self, batch: CoderBatch) -> None:
         """Compress a batch of frames to raw deflate."""

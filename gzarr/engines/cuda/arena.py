@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 ALIGNMENT: Final = 256
 #: Bytes per frame in the results: bytes produced, decoder status, checksum status.
 RESULT_BYTES: Final = 16
+#: What words of results hold until the device writes them: a size that no frame has, and statuses of failure.
+NOT_WRITTEN: Final = -1
 #: Bytes per chunk after those, if filters mark chunks.
 MARK_BYTES: Final = 8
 

@@ -310,7 +310,7 @@ class _Bench:
 
 
 class _Batch:
-    """Frames, columns, results, decoded bytes and scratch in one arena; the first two are copied in."""
+    """Frames, columns, results, decoded bytes and scratch in one arena; the first three are copied in."""
 
     def __init__(self, decoder: Decompressor, encoded: Sequence[bytes], nbytes: int, frames: int) -> None:
         self._encoded = encoded
@@ -321,11 +321,11 @@ class _Batch:
         ends = np.cumsum(steps)
         self._at = ends - steps
         self._columns = _aligned(int(ends[-1]))
-        self.staging_bytes = self._columns + _COLUMN_BYTES * frames
-        self.results = _aligned(self.staging_bytes)
+        self.results = self._columns + _COLUMN_BYTES * frames
         self.results_bytes = _RESULT_BYTES * frames
+        self.staging_bytes = self.results + self.results_bytes
         self._stride = _aligned(nbytes)
-        self._decoded = _aligned(self.results + self.results_bytes)
+        self._decoded = _aligned(self.staging_bytes)
         self._temp = _aligned(self._decoded + self._stride * frames)
         self._temp_nbytes = decoder.temp_nbytes(frames, nbytes, frames * nbytes)
         self.arena_bytes = self._temp + self._temp_nbytes
@@ -337,11 +337,12 @@ class _Batch:
         for i, at in enumerate(self._at.tolist()):
             frame = frames[i % len(frames)]
             staging[at : at + frame.size] = frame
-        columns = staging[self._columns :].view(np.int64).reshape(4, self._frames)
+        columns = staging[self._columns : self.results].view(np.int64).reshape(4, self._frames)
         columns[0] = base + self._at
         columns[1] = self._sizes
         columns[2] = base + self._decoded + self._stride * np.arange(self._frames)
         columns[3] = self._nbytes
+        staging[self.results :] = 0xFF
 
     def at(self, base: int) -> CoderBatch:
         """Return what the decompressor takes, for an arena at an address."""

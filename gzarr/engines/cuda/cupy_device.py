@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from .device_protocol import Compressor, Decompressor, DirectFiles
     from .loss import Loss
 
-#: ``kDLCUDA``.
-_DLPACK_CUDA: Final = 2
+#: ``kDLCUDA`` and ``kDLCUDAManaged``.
+_DLPACK_CUDA: Final = (2, 13)
 #: Addresses of the default streams: the legacy one (0 and 1), and a thread's. They are the current device's.
 _PER_THREAD: Final = 2
 #: CuPy's device of the default streams, and of those that other libraries have made.
@@ -147,7 +147,7 @@ class CupyDevice:
         with self._errors, stream:
             if hasattr(value, "__dlpack_device__"):
                 kind, ordinal = value.__dlpack_device__()
-                return cupy.from_dlpack(value) if (kind, ordinal) == (_DLPACK_CUDA, self.ordinal) else None
+                return cupy.from_dlpack(value) if kind in _DLPACK_CUDA and ordinal == self.ordinal else None
             if hasattr(value, "__cuda_array_interface__"):
                 found = cupy.asarray(value)
                 return found if self.is_array(found) else None
@@ -237,6 +237,10 @@ class CupyDevice:
         else:
             # By its address: the object would keep that of the other library, which may be what holds the stream.
             found = self._imported(int(self._imported(stream).ptr))
+            # The default streams of all devices have the same addresses.
+            named = getattr(stream, "device_index", None)
+            if found.ptr <= _PER_THREAD and isinstance(named, int) and named != self.ordinal:
+                raise _of_another_device(named, self.name)
         self._check_stream(found)
         if found.device_id == _UNKNOWN:
             found = streams.kept(self.name, found)
@@ -248,13 +252,13 @@ class CupyDevice:
 
         # Streams of PyTorch versions without the protocol, and addresses.
         address = getattr(stream, "cuda_stream", stream)
-        if isinstance(address, int) and not isinstance(address, bool) and address >= 0:
+        if isinstance(address, int) and not isinstance(address, bool) and 0 <= address < 1 << 63:
             stream = _StreamAt(address)
         if hasattr(stream, "__cuda_stream__"):
             try:
                 with self._errors:
                     return cupy.cuda.Stream.from_external(stream)
-            except TypeError as error:
+            except (TypeError, OverflowError) as error:
                 raise ArgumentError(f"stream {stream!r} cannot be used: {error}") from None
         raise ArgumentError(
             f"stream must be a CuPy or PyTorch stream, an object with __cuda_stream__, or an address, not {stream!r}"

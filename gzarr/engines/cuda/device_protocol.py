@@ -103,7 +103,7 @@ class Decompressor(Protocol):
     input_alignment, output_alignment, temp_alignment
         Alignment of each compressed frame, each decoded frame, and the scratch, in bytes.
     max_frame_bytes
-        Bytes of the largest decoded frame.
+        Bytes of the largest frame, encoded or decoded.
     """
 
     input_alignment: int

@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -46,6 +47,8 @@ from .wave import Wave
 from .wave_plan import WavePlanner, expected, learnt
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import numpy.typing as npt
 
     from ...plan.decode_program import Decoding
@@ -208,11 +211,12 @@ class CudaEngine:
                 if route.decode == "cuda":
                     assert self._program is not None
                     frames = max(1, self._frames.count)
-                    source = self._source(request, self._program.frames, verify)
+                    source = partial(self._source, request, self._program.frames, verify)
                     rows = read.run(self._program, self._decoder, source, rows, request.most_encoded, frames)
                 if len(rows):
                     chunk = request.chunk
-                    read.run(host_program(chunk), None, HostStaging(self._cpu, request), rows, chunk.nbytes, 0)
+                    decoded = partial(HostStaging, self._cpu, request)
+                    read.run(host_program(chunk), None, decoded, rows, chunk.nbytes, 0)
 
     def _files(self, access: Access) -> DirectFiles | None:
         """Return the reader of chunks past host memory, or None."""
@@ -315,12 +319,12 @@ class _Read:
         self,
         program: DeviceProgram,
         decoder: Decompressor | None,
-        source: Source,
+        source: Callable[[], Source],
         rows: IntArray,
         most_encoded: int,
         expected_frames: int,
     ) -> IntArray:
-        """Read some chunks in waves.
+        """Read some chunks in waves, from a new source at each try: one that was cancelled stages nothing more.
 
         Returns
         -------
@@ -328,7 +332,7 @@ class _Read:
         """
         while True:
             try:
-                return self._run(program, decoder, source, rows, most_encoded, expected_frames)
+                return self._run(program, decoder, source(), rows, most_encoded, expected_frames)
             except MemoryError as error:
                 # The device has less free memory than was assumed: start again with smaller waves.
                 if not self._budget.tighten(error):
@@ -470,14 +474,16 @@ class _Read:
 def _without_foreign(staged: Staged, frames: Frames, program: DeviceProgram, decoder: Decompressor | None) -> Frames:
     """Leave chunks to the CPU that the device's decoder cannot handle; return the frames of the others.
 
-    These are chunks whose container does not match the metadata, and chunks whose frames would be decoded to addresses
-    that are not aligned for the decoder: frames are decoded in place.
+    These are chunks whose container does not match the metadata, and chunks whose frames are larger than the decoder
+    takes, as those of a chunk just within its limit may be, or would be decoded to addresses that are not aligned for
+    it: frames are decoded in place.
     """
     expected = ALGORITHMS[program.algorithm].code if program.algorithm is not None else 0
     foreign = np.zeros(len(staged.rows), np.bool_)
     refused = frames.algorithm != expected
     if decoder is not None:
         refused |= frames.target % decoder.output_alignment != 0
+        refused |= frames.source_nbytes > decoder.max_frame_bytes
     foreign[frames.chunk[(frames.algorithm != 0) & refused]] = True
     if not program.bits:
         foreign |= (staged.state == READY) & staged.bits.astype(np.bool_)

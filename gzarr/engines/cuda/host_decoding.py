@@ -45,12 +45,16 @@ def read_on_host(
 
     Returns
     -------
-    Whether the outputs were written. They are not if that takes more memory than ``budget``, or if the request covers
-    only a part of its outputs: outputs are copied whole, which would overwrite the rest.
+    Whether the outputs were written. They are not if that takes more memory than ``budget``, or (without a caller's
+    budget) more page-locked memory than is kept for the next read, since it takes long to make, and than a wave of one
+    chunk. Nor are they if the request covers only a part of its outputs: outputs are copied whole, which would
+    overwrite the rest.
     """
     wanted = int(request.plan.count.prod(axis=1).sum())
     held = stack.held_in(request.outputs)
     if wanted < sum(array.size for array in held) or 2 * needed > budget.limit(2 * needed):
+        return False
+    if needed > max(slots.MAX_IDLE_PINNED_BYTES, request.chunk.nbytes) and not budget.strict:
         return False
     slot = slots.take(device, needed, (needed, 0) if budget.strict else None, max(needed, 1), budget)
     arrived: Any = None

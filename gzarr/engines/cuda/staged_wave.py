@@ -42,7 +42,7 @@ class Source(Protocol):
         """As :meth:`gzarr.engines.cuda.staging.Staging.stage`."""
 
     def cancel(self) -> None:
-        """Have the call in progress, in another thread, end soon, with any result."""
+        """Have the call in progress, in another thread, end soon, with any result; there will be no others."""
 
 
 class StagedWave:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 
 from ...errors import DeviceError
-from .arena import MARK_BYTES, RESULT_BYTES, aligned
+from .arena import MARK_BYTES, NOT_WRITTEN, RESULT_BYTES, aligned
 from .columns import Columns
 from .device_protocol import CoderBatch
 from .launches import KernelLaunch, copy_launch
@@ -203,7 +203,7 @@ def lay_out(
         marks_at=RESULT_BYTES * shape.frames,
     )
     copies_out = (
-        CopyOut(shape.results_at, 0, RESULT_BYTES * len(frames.chunk)),
+        CopyOut(8 * decoded_frames.results, 0, 8 * decoded_frames.result_words),
         CopyOut(8 * marks, statuses.marks_at, MARK_BYTES * len(marked)),
     )
     return WaveLayout(
@@ -245,6 +245,8 @@ class _FrameDecoding:
         Copies of uncompressed frames and of frames to be aligned, decoder batches, and checksums.
     owner, target_nbytes, raw, checked
         As for :class:`Statuses`.
+    results, result_words
+        Index and words of the column of results: bytes produced, statuses of the decoder, and of checksums.
     """
 
     def __init__(
@@ -269,6 +271,10 @@ class _FrameDecoding:
         self.checked: IntArray = np.flatnonzero(frames.check[order])
         self.steps: list[Step] = []
         count = len(self.owner)
+        # nvCOMP need not write anything for a damaged frame, and the arena may hold the results of a wave before.
+        self.result_words: int = -(-(12 * count + 4 * len(self.checked)) // 8)
+        self.results, results = columns.place(self.result_words)
+        results[:] = NOT_WRITTEN
         if not count:
             return
         source, source_nbytes = frames.source[order], frames.source_nbytes[order]
@@ -301,7 +307,8 @@ class _FrameDecoding:
         self, decoder: Decompressor, first: int, source: IntArray, source_nbytes: IntArray, target: IntArray
     ) -> None:
         """Divide the compressed frames, from ``first`` on, into batches whose scratch fits."""
-        columns, arena, results, room = self._columns, self._arena, self._shape.results_at, self._shape.scratch
+        columns, arena, room = self._columns, self._arena, self._shape.scratch
+        results = arena + 8 * self.results
         target_nbytes = self.target_nbytes[first:]
         ends = np.cumsum(target_nbytes)
         largest = int(target_nbytes.max())
@@ -323,8 +330,8 @@ class _FrameDecoding:
                 source_nbytes=arena + 8 * (sizes + begin),
                 targets=arena + 8 * (targets + begin),
                 target_nbytes=arena + 8 * (capacities + begin),
-                produced=arena + results + 8 * (first + begin),
-                statuses=arena + results + 8 * count + 4 * (first + begin),
+                produced=results + 8 * (first + begin),
+                statuses=results + 8 * count + 4 * (first + begin),
                 temp=arena + self._shape.scratch_at,
                 temp_nbytes=room,
             )
@@ -340,7 +347,7 @@ class _FrameDecoding:
         header[c.FRAMES] = len(source)
         header[c.SOURCE], header[c.NBYTES] = columns.put(source), columns.put(self.target_nbytes[self.checked])
         header[c.EXPECTED], header[c.KIND] = columns.put(expected), columns.put(kind)
-        header[c.STATUS_BASE] = (self._shape.results_at + 12 * len(self.owner)) // 4
+        header[c.STATUS_BASE] = 2 * self.results + 3 * len(self.owner)
         self.steps.append(KernelLaunch(c.checksums, c.blocks(len(source)), columns.put(header), views=3))
 
 

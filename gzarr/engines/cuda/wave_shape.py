@@ -2,11 +2,11 @@
 
 The arena of a wave, in bytes::
 
-    encoded | columns || decoded | second | results | realigned | scratch
+    encoded | columns || decoded | second | realigned | scratch
     └ copied from the host ┘
 
 Encoded chunks may also be read directly to the device (:mod:`gzarr.engines.cuda.direct`); then only the columns are
-copied.
+copied. The columns include the results of frames.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ FRAME_ROOM: Final = 1.25
 MIN_FRAME_COLUMNS: Final = 128
 #: Least alignment of realigned frames in bytes: the copying kernel moves words.
 MIN_FRAME_ALIGNMENT: Final = 16
-#: Words of columns per frame: for the decoder, for a copy, for its checksum.
-_FRAME_WORDS: Final = 5 + 3 + 4
+#: Words of columns per frame: for the decoder, for a copy, for its checksum, for its results.
+_FRAME_WORDS: Final = 5 + 3 + 4 + RESULT_BYTES // 8
 #: Words of columns per chunk for a kernel between decoding and placement, and words of the kernel's header.
 _STEP_WORDS: Final = 6
 _STEP_HEADER_WORDS: Final = 32
@@ -104,14 +104,9 @@ class WaveShape:
         return self.decoded_at + self.chunks * self.slot
 
     @property
-    def results_at(self) -> int:
-        """Offset of the decoded sizes and statuses of frames."""
-        return self.decoded_at + self.chunks * self.slot * (int(self.has_decoded) + int(self.has_second))
-
-    @property
     def realigned_at(self) -> int:
         """Offset of the realigned frames."""
-        return self.results_at + aligned(self.results_bytes)
+        return self.decoded_at + self.chunks * self.slot * (int(self.has_decoded) + int(self.has_second))
 
     @property
     def scratch_at(self) -> int:

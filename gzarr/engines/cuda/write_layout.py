@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from .arena import NOT_WRITTEN
 from .columns import Columns, pieces_of
 from .device_protocol import CoderBatch
 from .launches import KernelLaunch, copy_launch
@@ -109,6 +110,8 @@ class WriteLayout:
         int64 ``(c,)``, offset in the arena of each chunk before and after a Blosc container's shuffle.
     frames
         int64 ``(c, f)``, offset in the arena of each compressed frame.
+    results_at
+        Offset in the arena of the bytes of all frames, int64 ``(c, f)``, followed by their statuses, int32 ``(c, f)``.
     """
 
     copied: npt.NDArray[np.uint8]
@@ -118,6 +121,7 @@ class WriteLayout:
     plain: IntArray
     shuffled: IntArray
     frames: IntArray
+    results_at: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -175,9 +179,13 @@ def lay_out(
         steps.append(_gather(program, gathering, columns, rows[which], gathered[which], marks + begin))
     plain, shuffled = _shuffle(shape, program, columns, gathered, steps)
     frames = (shape.frames_at + shape.frame * np.arange(shape.frames)).reshape(shape.chunks, -1)
+    # An encoder need not write anything for a frame that fails, and the arena may hold the results of a wave before.
+    results, not_written = columns.place(-(-12 * shape.frames // 8))
+    not_written[:] = NOT_WRITTEN
     if shape.frames:
-        steps.append(_compress(shape, program, columns, shuffled, frames, arena))
-    return WriteLayout(staging[: 8 * columns.used], tuple(steps), by_input, 8 * marks, plain, shuffled, frames)
+        steps.append(_compress(shape, program, columns, shuffled, frames, arena, results))
+    copied = staging[: 8 * columns.used]
+    return WriteLayout(copied, tuple(steps), by_input, 8 * marks, plain, shuffled, frames, 8 * results)
 
 
 def _gather(
@@ -247,21 +255,26 @@ def _shuffle(
 
 
 def _compress(
-    shape: WriteShape, program: WriteProgram, columns: Columns, shuffled: IntArray, frames: IntArray, arena: int
+    shape: WriteShape,
+    program: WriteProgram,
+    columns: Columns,
+    shuffled: IntArray,
+    frames: IntArray,
+    arena: int,
+    results: int,
 ) -> CoderBatch:
     """Write the columns of the encoder."""
     sources = columns.put(arena + shuffled[:, None] + program.frame_at)
     nbytes = columns.put(np.tile(program.frame_nbytes, shape.chunks))
     targets = columns.put(arena + frames)
-    results = arena + shape.results_at
     return CoderBatch(
         frames=shape.frames,
         largest=program.largest_frame,
         sources=arena + 8 * sources,
         source_nbytes=arena + 8 * nbytes,
         targets=arena + 8 * targets,
-        produced=results,
-        statuses=results + 8 * shape.frames,
+        produced=arena + 8 * results,
+        statuses=arena + 8 * (results + shape.frames),
         temp=arena + shape.scratch_at,
         temp_nbytes=shape.scratch,
     )

@@ -2,8 +2,10 @@
 
 The arena of a wave, in bytes::
 
-    columns | more columns || plain | second | frames | results | containers | scratch
+    columns | more columns || plain | second | frames | containers | scratch
     └ copied from the host ┘
+
+The columns include the results of frames.
 """
 
 from __future__ import annotations
@@ -79,14 +81,9 @@ class WriteShape:
         return self.second_at + self.second
 
     @property
-    def results_at(self) -> int:
-        """Offset of the sizes and statuses of compressed frames."""
-        return self.frames_at + aligned(self.frames * self.frame)
-
-    @property
     def containers_at(self) -> int:
         """Offset of the containers."""
-        return self.results_at + aligned(12 * self.frames)
+        return self.frames_at + aligned(self.frames * self.frame)
 
     @property
     def scratch_at(self) -> int:
@@ -134,9 +131,10 @@ def shape_for(
         most_encoded = compressor.max_encoded_nbytes(program.largest_frame)
         frame = aligned(most_encoded, max(compressor.output_alignment, 16))
         scratch = compressor.temp_nbytes(frames, program.largest_frame, chunks * program.nbytes)
-    # Columns of gathering (targets, piece offsets, marks, pieces), of shuffles, and of the encoder.
+    # Columns of gathering (targets, piece offsets, marks, pieces), of shuffles, and of the encoder with its
+    # results.
     words = 3 * chunks + (2 * k + 1) * pieces + inputs * (_HEADER_WORDS + _FILL_WORDS + 3 * k)
-    words += program.shuffles * (6 * chunks + _HEADER_WORDS) + 3 * frames
+    words += program.shuffles * (6 * chunks + _HEADER_WORDS) + 5 * frames
     container = aligned(most_nbytes(program, most_encoded), 16)
     copies = chunks * (len(program.frame_at) + container // COPY_BYTES + 1)
     sums = program.checksums + 1

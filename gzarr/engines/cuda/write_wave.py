@@ -110,7 +110,7 @@ class WriteWave:
                 step.enqueue(device, address, own)
         results = self.slot.results(12 * shape.frames + 8 * shape.chunks)
         if shape.frames:
-            sizes = arena[shape.results_at : shape.results_at + 12 * shape.frames]
+            sizes = arena[layout.results_at : layout.results_at + 12 * shape.frames]
             device.copy_out(results[: 12 * shape.frames], sizes, own)
         marks = arena[layout.marks_at : layout.marks_at + 8 * shape.chunks]
         device.copy_out(results[12 * shape.frames :], marks, own)

@@ -22,6 +22,7 @@ from ...blocks import workers
 from ...dtypes.masks import refuse_masked
 from ...dtypes.nulls import is_of_dask
 from ...engines import pool
+from ...engines.cuda.devices import get_device
 from ...guarded import ForkSafeLock, Lock
 from .downsample import cells_of, downsample_into
 from .plan import PlannedGrid, in_order
@@ -234,6 +235,7 @@ class Pass:
 
     def steps(self) -> Iterator[None]:
         """Work; yield after each box of level 0."""
+        wait_for_maker(self._source.array)
         helped = getattr(self._source.array, "device", "cpu") != "cpu"
         boxes = in_order(self._grids)
         for _ in workers.run(boxes, self._work, threads=self._threads, describe=_describe, helped=helped):
@@ -258,6 +260,13 @@ def on_device_of(elements: Any) -> contextlib.AbstractContextManager[Any]:
         return contextlib.nullcontext()
     device: contextlib.AbstractContextManager[Any] = elements.device
     return device
+
+
+def wait_for_maker(array: Any) -> None:
+    """Wait until a CuPy array is made, on the caller's stream: the threads that read it have other streams."""
+    if hasattr(array, "__cuda_array_interface__") and hasattr(array, "get"):
+        with on_device_of(array):
+            get_device(f"cuda:{array.device.id}").current_stream().synchronize()
 
 
 def _describe(box: Box) -> str:

@@ -13,6 +13,7 @@ from unittest import mock
 import cupy
 import pytest
 from support import devices
+from support.cuda_on_host.dlpack import Offered
 
 import gzarr
 from gzarr.engines.cuda import machine_code, streams
@@ -150,9 +151,20 @@ def test_streams_of_others(on_host: WatchedDevice) -> None:
         assert on_host.as_stream(OfTorch(second)).ptr == second
         assert on_host.as_stream(third).ptr == third
         assert on_host.as_stream(0).ptr == 0
-    for wrong in (True, -1, "0", Wrong(), 1.5):
+    for wrong in (True, -1, "0", Wrong(), 1.5, 2**63, 2**64, Foreign(2**63), OfTorch(2**64)):
         with pytest.raises(gzarr.ArgumentError, match="stream"):
             on_host.as_stream(wrong)
+
+
+@pytest.mark.parametrize("address", [0, 1, 2])
+def test_default_streams_of_another_device_are_refused(address: int, on_host: WatchedDevice) -> None:
+    """Their addresses are those of this device's, and PyTorch's streams say whose they are."""
+    stream: Any = OfTorch(address)
+    stream.device_index = 1
+    with pytest.raises(gzarr.ArgumentError, match="stream belongs to cuda:1; the array is on cuda:0"):
+        on_host.as_stream(stream)
+    stream.device_index = 0
+    assert on_host.as_stream(stream).ptr == on_host.as_stream(address).ptr
 
 
 def _external(address: int) -> Any:
@@ -238,6 +250,19 @@ def test_recording_an_event_returns_it(on_host: WatchedDevice) -> None:
         other.synchronize()
     assert gate.passed
     assert event.done
+
+
+# -- arrays
+
+
+def test_managed_memory_of_other_libraries_is_memory_of_the_device(on_host: WatchedDevice) -> None:
+    array = gzarr.create_array({}, shape=(100,), dtype="f4", device="cuda")
+    values = cupy.arange(100, dtype="f4")
+    stream = on_host.current_stream()
+    found = on_host.as_array(Offered(values, managed=True), stream)
+    assert found.data.ptr == values.data.ptr
+    array[...] = Offered(values, managed=True)
+    assert array[...].get().tolist() == list(range(100))
 
 
 # -- what the names of CuPy are

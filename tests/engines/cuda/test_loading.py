@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import subprocess
 import sys
@@ -90,9 +91,12 @@ def test_a_compilation_is_said_once(monkeypatch: pytest.MonkeyPatch, capsys: pyt
 
 
 def test_a_program_without_stderr(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(kernels, "_said", False)
-    monkeypatch.setattr(sys, "stderr", None)
-    kernels.announce_compilation("kernels")
+    closed = io.StringIO()
+    closed.close()
+    for stream in (None, closed):
+        monkeypatch.setattr(kernels, "_said", False)
+        monkeypatch.setattr(sys, "stderr", stream)
+        kernels.announce_compilation("kernels")
     assert capsys.readouterr() == ("", "")
 
 

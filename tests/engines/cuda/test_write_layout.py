@@ -63,7 +63,7 @@ def encoded(
             arena.run_kernel(step)
     marks = np.zeros(n, np.int64)
     marks[layout.by_input] = arena.memory[layout.marks_at :][: 8 * n].view(np.int64)
-    produced = arena.memory[shape.results_at :][: 8 * shape.frames].view(np.int64).reshape(n, -1)
+    produced = arena.memory[layout.results_at :][: 8 * shape.frames].view(np.int64).reshape(n, -1)
     containers = write_containers.lay_out(program, produced, layout.frames, layout.plain, layout.shuffled)
     sizes = containers.nbytes + 4 * checksums
     begin = np.cumsum(sizes) - sizes

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
-KDLCUDA: Final = 2
+KDLCUDA, KDLCUDA_MANAGED = 2, 13
 LEGACY, PER_THREAD, NO_WAIT = 1, 2, -1
 _READ_ONLY: Final = 1
 _NAMES: Final = {False: b"dltensor", True: b"dltensor_versioned"}
@@ -76,6 +76,8 @@ class Offered:
         Newest version of DLPack: ``(1, 0)``, or ``(0, 8)``, which has no versioned capsules.
     read_only
         Whether to say that it may not be written to, which version 1 can.
+    managed
+        Whether to say that it is managed memory.
 
     Attributes
     ----------
@@ -86,9 +88,16 @@ class Offered:
     """
 
     def __init__(
-        self, array: Any, stream: int = 0, *, newest: tuple[int, int] = (1, 0), read_only: bool = False
+        self,
+        array: Any,
+        stream: int = 0,
+        *,
+        newest: tuple[int, int] = (1, 0),
+        read_only: bool = False,
+        managed: bool = False,
     ) -> None:
         self._array = array
+        self._kind = KDLCUDA_MANAGED if managed else KDLCUDA
         self._stream = stream
         self._newest = newest
         self._read_only = read_only
@@ -96,7 +105,7 @@ class Offered:
         self.exported = self.deleted = 0
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        return KDLCUDA, self._array.device.id
+        return self._kind, self._array.device.id
 
     def __dlpack__(
         self, *, stream: Any = None, max_version: Any = None, dl_device: Any = None, copy: Any = None
@@ -152,7 +161,7 @@ def _capsule(owner: Offered, versioned: bool) -> Any:
     shape[: array.ndim] = array.shape
     strides[: array.ndim] = [stride // array.dtype.itemsize for stride in array.strides]
     tensor = _Tensor(
-        array.data.ptr, KDLCUDA, array.device.id, array.ndim, _CODES[array.dtype.kind], 8 * array.dtype.itemsize, 1,
+        array.data.ptr, owner._kind, array.device.id, array.ndim, _CODES[array.dtype.kind], 8 * array.dtype.itemsize, 1,
         shape, strides, 0,
     )  # fmt: skip
     flags = _READ_ONLY if owner._read_only else 0

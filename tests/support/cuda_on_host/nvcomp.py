@@ -32,7 +32,7 @@ REPLACED: Final = (
     *(f"{name}{direction}Async" for name in _IN_NVCOMP for direction in ("Decompress", "Compress")),
     "ZstdCompressGetTempSize",
 )
-_FAILED, _FAULT = -1, -2
+_FAILED, _FAULT, _UNREPORTED = -1, -2, -3
 _LAUNCH_FAILURE: Final = 719
 
 _Frame = ctypes.CFUNCTYPE(
@@ -57,6 +57,8 @@ class HostNvcomp:
     ----------
     refuse
         Function of an algorithm and a frame's index in its batch: whether the frame fails.
+    silent
+        Whether a frame that fails leaves its size and status as they were.
     kills
         Function of an algorithm and a frame's bytes: whether it is the end of the device (719).
     delay
@@ -81,6 +83,7 @@ class HostNvcomp:
     def reset(self) -> None:
         """Forget faults that were asked for, records and counts."""
         self.refuse: Callable[[str, int], bool] = lambda algorithm, frame: False
+        self.silent: bool = False
         self.kills: Callable[[str, bytes], bool] = lambda algorithm, frame: False
         self.delay: Callable[[str, int], float] = lambda algorithm, frame: 0.0
         self.given: list[tuple[str, bytes, int]] | None = None
@@ -137,11 +140,12 @@ class HostNvcomp:
             self.given.append((name, data, target.size))
         if self.kills(name, data):
             return _set(fault, f"{name}: a frame that a test has chosen ends the device")
+        failed = _UNREPORTED if self.silent else _FAILED
         if self.refuse(name, index):
-            return _FAILED
+            return failed
         if not encodes:
             made = DECODERS[name](source, target)
-            return _FAILED if made is None else made
+            return failed if made is None else made
         encoded = ENCODERS[name](data)
         target[: len(encoded)] = np.frombuffer(encoded, np.uint8)
         return len(encoded)

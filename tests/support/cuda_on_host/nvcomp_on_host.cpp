@@ -18,7 +18,8 @@
 
 namespace {
 
-/* Returns the bytes that a frame made; -1 if it fails, -2 if it sets fault->code. `target` is poisoned before. */
+/* Returns the bytes that a frame made; -1 if it fails, -2 if it sets fault->code, -3 if it fails and does not report it.
+ * `target` is poisoned before. */
 typedef int64_t (*coh_frame)(int encodes, int algorithm, uint64_t index, const void *source, uint64_t nbytes, void *target,
                              uint64_t room, coh_fault *fault);
 
@@ -171,6 +172,7 @@ template <class Options> void batch<Options>::run() {
             stop(719, "nvCOMP's %s: frame %zu made %zu bytes where %zu have room", name, i, (size_t)made, rooms[i]);
         /* What is in the output of a frame that fails, and how large it says to be, is not defined. */
         if (made < 0) memset((void *)to[i], GARBAGE, rooms[i]);
+        if (made == -3) continue;
         produced[i] = (size_t)made;
         if (statuses) statuses[i] = made >= 0 ? nvcompSuccess : encodes ? nvcompErrorCannotCompress : nvcompErrorCannotDecompress;
     }

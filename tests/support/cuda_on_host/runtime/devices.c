@@ -45,6 +45,7 @@ static int attribute(int which) {
     case 95: return 1;          /* cooperative launches */
     case 97: return 232448;     /* shared memory of a block, if asked for */
     case 106: return 32;        /* blocks of a multiprocessor */
+    case 115: return 1;         /* pools of memory */
     default: return 0;
     }
 }

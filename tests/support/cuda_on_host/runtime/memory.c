@@ -243,6 +243,65 @@ int host_cudaFree(void *pointer) {
     return coh_last(code ? code : free_device(pointer));
 }
 
+/* Memory in the order of a stream: one pool for each device, which keeps nothing. */
+
+typedef struct {
+    uint64_t most_kept;
+} memory_pool;
+
+static memory_pool pools[MOST_DEVICES];
+enum { FIRST_OF_64_BITS = 4, RELEASE_THRESHOLD = 4 }; /* attributes */
+
+int host_cudaDeviceGetMemPool(void **pool, int device) {
+    BEGIN(RUNTIME, "any");
+    if (!coh_valid_device(device)) return coh_last(INVALID_DEVICE);
+    *pool = &pools[device];
+    return SUCCESS;
+}
+
+int host_cudaDeviceSetMemPool(int device, void *pool) {
+    BEGIN(RUNTIME, "any");
+    return coh_last(coh_valid_device(device) && pool == &pools[device] ? SUCCESS : INVALID_VALUE);
+}
+
+int host_cudaMemPoolTrimTo(void *pool, size_t nbytes) {
+    BEGIN(RUNTIME, "any");
+    (void)pool, (void)nbytes;
+    return SUCCESS;
+}
+
+int host_cudaMemPoolSetAttribute(void *pool, int which, void *value) {
+    BEGIN(RUNTIME, "any");
+    if (which == RELEASE_THRESHOLD) ((memory_pool *)pool)->most_kept = *(uint64_t *)value;
+    return SUCCESS;
+}
+
+int host_cudaMemPoolGetAttribute(void *pool, int which, void *value) {
+    BEGIN(RUNTIME, "any");
+    memset(value, 0, which < FIRST_OF_64_BITS ? sizeof(int) : sizeof(uint64_t));
+    /* CuPy takes it for a limit. */
+    if (which == RELEASE_THRESHOLD) *(uint64_t *)value = ((memory_pool *)pool)->most_kept;
+    return SUCCESS;
+}
+
+int host_cudaMallocAsync(void **pointer, size_t nbytes, void *stream) {
+    (void)stream; /* new memory, which nobody has used */
+    return host_cudaMalloc(pointer, nbytes);
+}
+
+/* Right after what the stream has then; what other streams do later is a fault. */
+int host_cudaFreeAsync(void *pointer, void *stream) {
+    BEGIN(RELEASE, "free");
+    int code;
+    coh_stream *on = coh_stream_of(stream, &code);
+    if (!on) return coh_last(code);
+    coh_after_last(on, free_device_later, pointer);
+    pthread_mutex_lock(&coh_lock);
+    coh_unref(on);
+    pthread_mutex_unlock(&coh_lock);
+    return SUCCESS;
+}
+
 int host_cudaHostAlloc(void **pointer, size_t nbytes, unsigned flags) {
     BEGIN(RUNTIME, "allocate allocate_pinned any");
     if (!pointer || flags > 7) return coh_last(INVALID_VALUE);
