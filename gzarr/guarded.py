@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import os
 import sys
+from itertools import repeat
+from operator import call
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -47,10 +49,8 @@ else:
 class ForkSafeLock:
     """A lock that a fork waits for: one per module, not per object, and never held while taking another one.
 
-    Parameters
-    ----------
-    make
-        Kind of lock.
+    The handler of a signal may come in the middle of a block, in the thread that holds the lock, and use gzarr or fork.
+    So the lock is reentrant, and what it protects must bear that.
 
     Attributes
     ----------
@@ -59,26 +59,24 @@ class ForkSafeLock:
         of this class because an interrupt (Ctrl-C) could come in there, after it is taken and before the block.
     """
 
-    def __init__(self, make: Callable[[], Lock | RLock] = Lock) -> None:
-        self._make = make
-        self.lock = make()
-        # A fork that has begun when this is made calls only what comes after it.
-        self._is_taken = False
+    def __init__(self) -> None:
+        self.lock: RLock = RLock()
+        # What forks call at their end, the last one first: a handler may fork while the thread is about to. A fork that
+        # has begun when this is made calls only what comes after it.
+        self._ends: list[Callable[[], object]] = [bool]
         if hasattr(os, "register_at_fork"):
-            os.register_at_fork(before=self._acquire, after_in_parent=self._release, after_in_child=self._renew)
+            # Calls the last end, in compiled code alone: a fork takes long, and where a function of Python begins after
+            # it, an interrupt that came meanwhile would be raised, and leave the lock taken.
+            release = map(call, map(call, repeat(self._ends.pop))).__next__
+            os.register_at_fork(before=self._acquire, after_in_parent=release, after_in_child=self._renew)
 
     def _acquire(self) -> None:
         self.lock.acquire()
-        self._is_taken = True
-
-    def _release(self) -> None:
-        if self._is_taken:
-            self._is_taken = False
-            self.lock.release()
+        self._ends.append(self.lock.release)
 
     def _renew(self) -> None:
-        self._is_taken = False
-        self.lock = self._make()
+        self._ends[:] = [bool]
+        self.lock = RLock()
 
 
 __all__ = ["ForkSafeLock", "Lock", "RLock"]

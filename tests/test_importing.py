@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import gzarr
-from gzarr.guarded import ForkSafeLock, RLock
+from gzarr.guarded import ForkSafeLock
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -88,14 +88,13 @@ def test_imports_that_gzarr_has_not_begun_are_not_waited_for(tmp_path: Path) -> 
     assert 0 < max(map(float, done.stdout.split())) < 4
 
 
-@pytest.mark.parametrize("make", [threading.Lock, RLock], ids=["lock", "reentrant"])
-def test_a_lock_that_is_made_during_a_fork_stays_with_its_owner(make: type) -> None:
+def test_a_lock_that_is_made_during_a_fork_stays_with_its_owner() -> None:
     made: list[ForkSafeLock] = []
     forks, ends = threading.Event(), threading.Event()
 
     def own() -> None:
         forks.wait()
-        lock = ForkSafeLock(make)
+        lock = ForkSafeLock()
         with lock.lock:
             made.append(lock)
             ends.wait()

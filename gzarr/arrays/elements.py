@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..documents.json import quote
-from ..dtypes.masks import has_masked, refuse_masked, unmasked
+from ..dtypes.masks import has_masked, is_masked_array, refuse_masked, unmasked
 from ..dtypes.nulls import as_masked, is_of_dask
 from ..dtypes.properties import kind_of, native
 from ..errors import ArgumentError, DeviceError
@@ -304,7 +304,7 @@ def filled(value: Any, dtype: np.dtype[Any], fill: Any, node: str, object_type: 
     ArgumentError
         If ``dtype`` cannot hold an element that is not masked, or if only some fields of a record are masked.
     """
-    if not isinstance(value, np.ma.MaskedArray):
+    if not is_masked_array(value):
         if type_on_device(value) is not None or not (hasattr(value, "__array__") or _is_indexed(value)):
             return value
         value = _taken(value, dtype, node, None, fills=True)

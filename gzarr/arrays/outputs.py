@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import numpy as np
 from numpy.lib.array_utils import byte_bounds
 
-from ..dtypes.masks import has_masked
+from ..dtypes.masks import has_masked, is_masked_array
 from ..dtypes.properties import is_in_cupy
 from ..engines import result_memory
 from ..errors import ArgumentError, DeviceError, OutputError, SelectionError
@@ -202,7 +202,7 @@ def check_elements(out: Any) -> None:
         If it is read-only, if a mask would hide elements, or if elements are certain to share memory.
     """
     # A mask that is clear stays so: what is written goes below it.
-    if isinstance(out, np.ma.MaskedArray) and has_masked(out):
+    if is_masked_array(out) and has_masked(out):
         raise OutputError("out= has masked elements, and its mask would hide what is read there; pass out.data")
     # CuPy's arrays have no such flag: they are always writable.
     if not getattr(out.flags, "writeable", True):

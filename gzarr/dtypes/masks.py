@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,7 +11,21 @@ from ..errors import ArgumentError
 from .nulls import has_nulls, way_to_fill
 
 if TYPE_CHECKING:
+    from typing import TypeGuard
+
     import numpy.typing as npt
+
+
+def is_masked_array(value: object) -> TypeGuard[np.ma.MaskedArray[Any, Any]]:
+    """Return whether a value is a masked array of NumPy, with elements that are masked or not."""
+    return isinstance(value, _masked_arrays())
+
+
+def _masked_arrays() -> tuple[type, ...]:
+    # NumPy imports this module when it is first used; before, there are none. ``np.ma`` would call itself without end
+    # in the handler of a signal that comes in the middle of that.
+    found = getattr(sys.modules.get("numpy.ma"), "MaskedArray", None)
+    return () if found is None else (found,)
 
 
 def has_masked(value: object) -> bool:
@@ -31,7 +46,7 @@ def _masked_part(value: Any, depth: int = 64) -> Any:
         if depth == 0 or not any(map(_may_be_masked, set(map(type, value)))):
             return None
         return next((found for one in value if (found := _masked_part(one, depth - 1)) is not None), None)
-    if isinstance(value, np.ma.MaskedArray):
+    if is_masked_array(value):
         mask: Any = np.ma.getmask(value)
         # Masks of records are records themselves.
         masked = mask is not np.ma.nomask and (mask.any() if mask.dtype == bool else b"\1" in mask.tobytes())
@@ -42,7 +57,7 @@ def _masked_part(value: Any, depth: int = 64) -> Any:
 
 
 def _may_be_masked(kind: type) -> bool:
-    return issubclass(kind, list | tuple | np.ma.MaskedArray) or way_to_fill(kind) is not None
+    return issubclass(kind, (list, tuple, *_masked_arrays())) or way_to_fill(kind) is not None
 
 
 def unmasked(array: npt.NDArray[Any], node: str, given: object = None) -> npt.NDArray[Any]:

@@ -21,7 +21,8 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from .. import ending
-from ..errors import ArgumentError
+from ..errors import GzarrError
+from ..variables import number_in
 from ..waiting import taken_from
 
 if TYPE_CHECKING:
@@ -59,9 +60,7 @@ def thread_count() -> int:
     """
     text = os.environ.get("GZARR_THREADS", "").strip()
     if text:
-        if not text.isdecimal() or int(text) < 1:
-            raise ArgumentError(f"GZARR_THREADS must be a positive integer, not {text!r}")
-        return min(int(text), 1024)
+        return min(number_in("GZARR_THREADS", text, least=1), 1024)
     # Some containers refuse to tell.
     with contextlib.suppress(AttributeError, OSError):
         return len(os.sched_getaffinity(0))
@@ -77,6 +76,8 @@ def run(worker: Callable[[int], None], workers: int) -> None:
     ------
     Exception
         The first exception of any worker, once all have ended.
+    GzarrError
+        In a child that was forked while helpers worked, whose part is missing there.
     """
     if _share.most is not None:
         workers = min(workers, _share.most())
@@ -88,7 +89,7 @@ def run(worker: Callable[[int], None], workers: int) -> None:
         _start(workers - 1)
         if _waiting.qsize() < _MOST_WAITING:
             for i in range(1, workers):
-                _waiting.put((this, i))
+                this.pool.put((this, i))
         worker(0)
         this.close()
     except BaseException:
@@ -198,7 +199,7 @@ class Task(Generic[T]):
         self._run = _Run(help_)
         _start(thread_count())
         if _waiting.qsize() < _MOST_WAITING:
-            _waiting.put((self._run, 0))
+            self._run.pool.put((self._run, 0))
 
     def _do(self) -> None:
         # Of the caller and the helper, the first one has it; next() on a count is atomic.
@@ -213,6 +214,8 @@ class Task(Generic[T]):
         ------
         Exception
             That of the work. After an interrupt, call :meth:`close`.
+        GzarrError
+            In a child that was forked while a helper did it.
         """
         self._do()
         self._run.close()
@@ -249,9 +252,11 @@ class _Run:
     ----------
     errors
         Exceptions of helpers, in the order they occurred.
+    pool
+        Where its helpers come from. A forked child has another one, so no helper of the child takes part.
     """
 
-    __slots__ = ("_closed", "_ended", "_running", "_worker", "errors")
+    __slots__ = ("_closed", "_ended", "_running", "_worker", "errors", "pool")
 
     def __init__(self, worker: Callable[[int], None]) -> None:
         self._worker: Callable[[int], None] | None = ending.for_caller(worker)
@@ -259,6 +264,7 @@ class _Run:
         self._ended: SimpleQueue[None] = SimpleQueue()
         self._closed = False
         self.errors: list[BaseException] = []
+        self.pool = _waiting
 
     def help(self, i: int) -> None:
         """Work as helper ``i``, unless the run has already ended."""
@@ -275,9 +281,22 @@ class _Run:
             self._ended.put(None)
 
     def close(self) -> None:
-        """Let no more helpers begin, and wait for the running ones. Call it again if it is interrupted."""
+        """Let no more helpers begin, and wait for the running ones. Call it again if it is interrupted.
+
+        Raises
+        ------
+        GzarrError
+            In a child that was forked while helpers were running, once.
+        """
         self._closed = True
         while self._running:
+            if self.pool is not _waiting:
+                # They run in the parent only.
+                self._running.clear()
+                raise GzarrError(
+                    "this process was forked in the middle of a read or write, whose other threads it does not have; "
+                    "let the child leave it to the parent"
+                )
             # Each running helper puts an item when it ends.
             taken_from(self._ended)
         # Helpers that have not begun may stay in the queue for long; they must not keep the worker's memory alive.

@@ -23,6 +23,7 @@ on they begin at a multiple of 64 bytes: JAX copies other memory.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import math
 import mmap
 import os
@@ -36,8 +37,8 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 import numpy as np
 
 from .. import huge_pages
-from ..errors import ArgumentError
 from ..huge_pages import HUGE_PAGE_BYTES, first_page, room
+from ..variables import number_in
 from .kernels import address
 
 if TYPE_CHECKING:
@@ -86,9 +87,12 @@ class Returned(Generic[T]):
         self.items: deque[T] = deque(maxlen=most)
         self._take = [self.items.extend]
 
-    def giving(self, items: tuple[T, ...], *before: Callable[[], None]) -> Callable[[], Any]:
-        """Return a function of compiled code that calls others, and then gives items back; it works once."""
-        # ``any`` goes through all, as each returns None. What takes them is only looked up then.
+    def giving(self, items: tuple[T, ...], *before: Callable[[], int | None]) -> Callable[[], Any]:
+        """Return a function of compiled code that calls others, and then gives items back; it works once.
+
+        If one of the others returns a number that is not zero, the items are dropped instead.
+        """
+        # ``any`` goes through all that return zero or None. What takes the items is only looked up then.
         return partial(any, chain(map(call, before), map(call, self._take, (items,))))
 
     def taken(self) -> list[T]:
@@ -141,6 +145,12 @@ class Owner:
 # them take more units than there is room for; what is left of those that were taken before goes first.
 _kept: Returned[mmap.mmap | None] = Returned(0)
 
+if hasattr(mmap, "MADV_FREE"):
+    # Unlike that of a mapping, it raises no exception, which nobody could handle where memory is freed. It keeps the
+    # GIL, as that does.
+    _libc_madvise: Final = ctypes.PyDLL(None).madvise
+    _libc_madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+
 
 def empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
     """Return a new C-contiguous array with undefined content; a large one begins at a huge page.
@@ -183,8 +193,9 @@ def mapped(nbytes: int, *, exact: bool = False) -> npt.NDArray[np.uint8]:
     untouched = memory is None
     if memory is None:
         memory = _map(nbytes, exact=exact)
-    interface = {"version": 3, "shape": (nbytes,), "typestr": "|u1", "data": (first_page(memory), False)}
-    return np.asarray(Owner(interface, memory, _giving(kept, memory), untouched=untouched))
+    begin = first_page(memory)
+    interface = {"version": 3, "shape": (nbytes,), "typestr": "|u1", "data": (begin, False)}
+    return np.asarray(Owner(interface, memory, _giving(kept, memory, begin), untouched=untouched))
 
 
 def take_untouched(array: npt.NDArray[Any]) -> tuple[int, int]:
@@ -219,9 +230,7 @@ def recycle_bytes() -> int:
     text = os.environ.get("GZARR_RECYCLE_BYTES", "").strip()
     if not text:
         return DEFAULT_RECYCLE_BYTES
-    if not text.isdecimal():
-        raise ArgumentError(f"GZARR_RECYCLE_BYTES must be a whole number of bytes, not {text!r}")
-    return int(text)
+    return number_in("GZARR_RECYCLE_BYTES", text, least=0, unit=" of bytes")
 
 
 def kept_count() -> int:
@@ -264,17 +273,14 @@ def _take_kept(kept: Returned[mmap.mmap | None], nbytes: int) -> mmap.mmap | Non
         del memory
 
 
-def _giving(kept: Returned[mmap.mmap | None], memory: mmap.mmap) -> Callable[[], Any]:
-    """Return what gives memory back; what does nothing if that is more than may be kept, or cannot be taken back."""
+def _giving(kept: Returned[mmap.mmap | None], memory: mmap.mmap, begin: int) -> Callable[[], Any]:
+    """Return what gives memory back; what does nothing if that is more than may be kept."""
     units = -(-room(memory) // _UNIT_BYTES)
     if units > kept.most:
         return bool
-    try:
-        # Whether the system allows it: of locked memory, it does not.
-        memory.madvise(mmap.MADV_FREE, 0, mmap.PAGESIZE)
-    except OSError:
-        return bool
-    return kept.giving((memory, *[None] * (units - 1)), partial(memory.madvise, mmap.MADV_FREE))
+    # Memory that the system cannot take back is freed: locked one, for which the call fails.
+    may_be_taken = partial(_libc_madvise, begin, room(memory), mmap.MADV_FREE)
+    return kept.giving((memory, *[None] * (units - 1)), may_be_taken)
 
 
 def _map(nbytes: int, *, exact: bool) -> mmap.mmap:

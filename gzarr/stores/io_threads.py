@@ -15,7 +15,7 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from .. import ending
-from ..errors import ArgumentError
+from ..variables import number_in
 from ..waiting import taken_from
 
 if TYPE_CHECKING:
@@ -51,9 +51,7 @@ def io_thread_count() -> int:
     text = os.environ.get("GZARR_IO_THREADS", "").strip()
     if not text:
         return DEFAULT_THREADS
-    if not text.isdecimal() or int(text) < 1:
-        raise ArgumentError(f"GZARR_IO_THREADS must be a positive integer, not {text!r}")
-    return min(int(text), 1024)
+    return min(number_in("GZARR_IO_THREADS", text, least=1), 1024)
 
 
 def submit(task: Task, given_up: GivenUp | None = None) -> None:
@@ -73,11 +71,15 @@ def submit(task: Task, given_up: GivenUp | None = None) -> None:
     _open.append(None)
     _waiting.put((ending.for_caller(task), given_up))
     if len(_idle) < len(_open) and len(_started) < io_thread_count():
-        _started.append(None)
         try:
+            _started.append(None)
             _thread.start_new_thread(_serve, (_waiting, _idle, _open))
-        except (RuntimeError, MemoryError):
+        except BaseException as error:
+            # After an interrupt, one thread more than counted may be running. Counting one too many would be worse: if
+            # it were the only one, all later requests would wait for ever.
             _started.pop()
+            if not isinstance(error, (RuntimeError, MemoryError)):
+                raise
             if not _started:
                 # No thread can be had at all: the caller does the work.
                 _work_off()
@@ -120,7 +122,12 @@ def start(function: Callable[[], T]) -> Callable[[], T]:
         # Waiting for another thread could wait for ever, if all of them did.
         return function
     outcome = _Outcome(function)
-    submit(outcome.run)
+    try:
+        submit(outcome.run)
+    except BaseException:
+        # The caller was interrupted.
+        outcome.give_up()
+        raise
     return outcome.get
 
 
@@ -134,9 +141,9 @@ def call_all(functions: Sequence[Callable[[], T]]) -> list[T]:
     if len(functions) == 1 or is_one():
         return [call(function) for function in functions]
     outcomes = [_Outcome(function) for function in functions]
-    for outcome in outcomes:
-        submit(outcome.run)
     try:
+        for outcome in outcomes:
+            submit(outcome.run)
         return [outcome.get() for outcome in outcomes]
     finally:
         for outcome in outcomes:

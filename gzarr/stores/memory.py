@@ -9,7 +9,7 @@ from weakref import WeakValueDictionary
 
 from ..errors import ArgumentError, ReadOnlyError, StoreError, ValueSizeError
 from ..flags import flag
-from ..guarded import ForkSafeLock, RLock
+from ..guarded import ForkSafeLock
 from ..reasons import reason_of
 from .buffers import as_bytes, as_view
 from .byte_ranges import check_range, resolve_range, splice
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from .base import ByteRange, Listing
 
 # Held only by operations of several steps (single dict operations are atomic).
-_lock = ForkSafeLock(RLock)
+_lock = ForkSafeLock()
 
 
 class _Version:

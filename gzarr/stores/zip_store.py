@@ -40,7 +40,7 @@ _LONGEST_NAME: Final = 65535
 #: stays until it has ended, also if its store is gone.
 _locks: weakref.WeakValueDictionary[str, RLock] = weakref.WeakValueDictionary()
 _writing: weakref.WeakValueDictionary[str, ZipWriter] = weakref.WeakValueDictionary()
-_making = ForkSafeLock(RLock)
+_making = ForkSafeLock()
 
 
 def _lock_of(path: str) -> RLock:

@@ -6,9 +6,9 @@ import errno
 import math
 import os
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
-from weakref import WeakSet
+from weakref import WeakValueDictionary
 
 import numpy as np
 from gzarr_kernels import status as codes
@@ -204,75 +204,130 @@ class NewShard:
         return [index, *self._parts] if self._layout.at_start else [*self._parts, index]
 
 
+@dataclass(slots=True, eq=False)
+class _Kept:
+    """What a cache has.
+
+    Attributes
+    ----------
+    entries
+        Version and index by key; the least recently used first.
+    of_file
+        Keys of the indexes that are kept under the version of a file, by version.
+    nbytes
+        Bytes of all indexes.
+    """
+
+    entries: OrderedDict[Hashable, tuple[Hashable, Index]] = field(default_factory=OrderedDict)
+    of_file: dict[Hashable, set[Hashable]] = field(default_factory=dict)
+    nbytes: int = 0
+
+    def add(self, key: Hashable, version: Hashable, index: Index, limit: int) -> None:
+        """Add an index, and drop old ones until the rest fits a limit in bytes."""
+        self.drop(key)
+        self.entries[key] = (version, index)
+        self.nbytes += index.nbytes
+        if _is_of_file(version):
+            self.of_file.setdefault(version, set()).add(key)
+        while self.nbytes > limit:
+            self.drop(next(iter(self.entries)))
+
+    def drop(self, key: Hashable) -> None:
+        """Drop the index of a key, if there is one."""
+        old = self.entries.pop(key, None)
+        if old is None:
+            return
+        version, index = old
+        self.nbytes -= index.nbytes
+        if _is_of_file(version):
+            keys = self.of_file[version]
+            keys.discard(key)
+            if not keys:
+                del self.of_file[version]
+
+    def drop_versions(self, versions: set[Hashable] | None) -> None:
+        """Drop the indexes that are kept under some versions of files; under any if ``versions`` is None."""
+        for version in list(self.of_file) if versions is None else self.of_file.keys() & versions:
+            for key in list(self.of_file[version]):
+                self.drop(key)
+
+
 class ShardIndexCache:
     """Decoded shard indexes of one array; the least recently used ones are dropped first.
 
     An index is used only while the version of its value (``VersionedStore.version``) stays the same, so a rewritten
     shard is never read with its old index. Indexes from stores without versions are not kept. The version of a file is
     as precise as the times of the file system; :func:`forget_written` sees to what this process writes itself.
+
+    What is kept is taken out of the cache while it is changed. So the handler of a signal that comes in the middle
+    finds nothing, and an interrupt leaves nothing that is half changed: a cache may forget. What the handler leaves
+    there stays, and the rest is forgotten, as the handler may have dropped some of it.
     """
 
     def __init__(self, limit_bytes: int = CACHE_BYTES) -> None:
-        self._entries: OrderedDict[Hashable, tuple[Hashable, Index]] = OrderedDict()
-        # Keys of the indexes that are kept under the version of a file.
-        self._of_file: dict[Hashable, set[Hashable]] = {}
-        self._nbytes = 0
+        # One item, or none while it is changed.
+        self._kept: dict[None, _Kept] = {None: _Kept()}
         self._limit = limit_bytes
 
     def get(self, key: Hashable, version: Hashable) -> Index | None:
         """Return the index kept under ``key`` if it has that version."""
         with _cache_lock.lock:
-            entry = self._entries.get(key)
-            if entry is not None:
-                self._entries.move_to_end(key)
+            try:
+                entries = self._kept[None].entries
+                entries.move_to_end(key)
+            except KeyError:
+                return None
+            entry = entries.get(key)
         # Versions may be objects of a third-party store, so they are compared without the lock.
         return None if entry is None or entry[0] != version else entry[1]
 
     def last(self, key: Hashable) -> tuple[Hashable, Index] | None:
         """Return the version and the index kept under ``key``, which may be out of date."""
         with _cache_lock.lock:
-            return self._entries.get(key)
+            kept = self._kept.get(None)
+            return None if kept is None else kept.entries.get(key)
 
     def drop(self, key: Hashable) -> None:
         """Forget the index kept under ``key``."""
         with _cache_lock.lock:
-            self._drop(key)
+            kept = self._taken()
+            kept.drop(key)
+            self._kept.setdefault(None, kept)
 
     def put(self, key: Hashable, version: Hashable, index: Index) -> None:
         """Keep an index; drop old ones until the rest fits the limit."""
         if index.nbytes > self._limit // 4 or isinstance(version, FreshVersion):
             return
-        of_file = _is_of_file(version)
         # A view of an answer would keep all of its memory.
         index = index if index.base is None else index.copy()
         with _cache_lock.lock:
-            self._drop(key)
-            self._entries[key] = (version, index)
-            self._nbytes += index.nbytes
-            if of_file:
-                self._of_file.setdefault(version, set()).add(key)
-                _caches.add(self)
-            while self._nbytes > self._limit:
-                self._drop(next(iter(self._entries)))
+            kept = self._taken()
+            is_known = bool(kept.of_file)
+            kept.add(key, version, index, self._limit)
+            if kept.of_file and not is_known:
+                _caches[id(self)] = self
+            self._kept.setdefault(None, kept)
 
-    def _drop(self, key: Hashable) -> None:
-        old = self._entries.pop(key, None)
-        if old is None:
-            return
-        version, index = old
-        self._nbytes -= index.nbytes
-        if _is_of_file(version):
-            keys = self._of_file[version]
-            keys.discard(key)
-            if not keys:
-                del self._of_file[version]
+    def may_have_files(self) -> bool:
+        """Return whether there may be an index of a file; to be called with the lock held."""
+        kept = self._kept.get(None)
+        return kept is None or bool(kept.of_file)
+
+    def drop_versions(self, versions: set[Hashable] | None) -> None:
+        """Forget the indexes kept under some versions of files, or any; to be called with the lock held."""
+        kept = self._taken()
+        kept.drop_versions(versions)
+        self._kept.setdefault(None, kept)
+
+    def _taken(self) -> _Kept:
+        return self._kept.pop(None, None) or _Kept()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return ShardIndexCache, (self._limit,)
 
 
-# Caches that have kept the index of a file. To be used with the lock held.
-_caches: WeakSet[ShardIndexCache] = WeakSet()
+# Caches that have kept the index of a file, by identity. To be used with the lock held, or in one step.
+_caches: WeakValueDictionary[int, ShardIndexCache] = WeakValueDictionary()
 
 
 def _is_of_file(version: Hashable) -> bool:
@@ -293,7 +348,8 @@ def forget_written(versions_of: Callable[[Sequence[str]], Mapping[str, Hashable]
         Keys of the shards.
     """
     with _cache_lock.lock:
-        caches = [cache for cache in _caches if cache._of_file]
+        found = [reference() for reference in _caches.valuerefs()]
+        caches = [cache for cache in found if cache is not None and cache.may_have_files()]
     if not caches:
         return
     try:
@@ -303,9 +359,7 @@ def forget_written(versions_of: Callable[[Sequence[str]], Mapping[str, Hashable]
         written = None
     with _cache_lock.lock:
         for cache in caches:
-            for version in list(cache._of_file) if written is None else cache._of_file.keys() & written:
-                for key in list(cache._of_file[version]):
-                    cache._drop(key)
+            cache.drop_versions(written)
 
 
 def index_failure(store: object, code: int, detail: int) -> tuple[type[ChunkError], str]:

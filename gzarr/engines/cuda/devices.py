@@ -48,13 +48,16 @@ def get_device(name: str) -> Device:
     ordinal = int(name.removeprefix("cuda:"))
     _refuse_lost()
     with _lock.lock:
-        if ordinal not in _devices:
+        device = _devices.get(ordinal)
+        if device is None:
             if _make is None:
                 _refuse_absent(ordinal)
-                _devices[ordinal] = _made(ordinal)
+                device = _made(ordinal)
             else:
-                _devices[ordinal] = _make(ordinal)
-        return _devices[ordinal]
+                device = _make(ordinal)
+            # The handler of a signal may have come in between and made one, which is in use.
+            device = _devices.setdefault(ordinal, device)
+        return device
 
 
 def _made(ordinal: int) -> Device:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
+import mmap
 import os
 import subprocess
 import sys
@@ -351,3 +353,21 @@ def test_a_program_ends_while_results_are_held(recycle: str, volume: tuple[gzarr
     assert done.stdout.count("(71, 520, 1024)") == 2
     # A slow machine is told why.
     assert not [line for line in done.stderr.splitlines() if "compiling its kernels" not in line]
+
+
+def test_locked_memory_is_freed_without_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The system takes no pages of it back, so it is not kept."""
+    monkeypatch.setenv("GZARR_RECYCLE_BYTES", str(64 * MIB))
+    result_memory.release()
+    told: list[Any] = []
+    monkeypatch.setattr(sys, "unraisablehook", told.append)
+    array = result_memory.empty((8 * MIB,), U1)
+    # As mlockall() does with all memory.
+    if ctypes.CDLL(None).mlock(ctypes.c_void_p(_address(array)), ctypes.c_size_t(mmap.PAGESIZE)):
+        pytest.skip("this user may not lock memory")
+    del array
+    assert told == []
+    assert result_memory.kept_count() == 0
+    array = result_memory.empty((8 * MIB,), U1)
+    del array
+    assert result_memory.kept_count() == 1
