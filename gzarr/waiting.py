@@ -7,6 +7,7 @@ something else ends the wait. So no wait is a long one.
 
 from __future__ import annotations
 
+import os
 from queue import Empty
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -20,6 +21,11 @@ if TYPE_CHECKING:
 
 # Longest wait until Python looks for signals, in seconds.
 _LONGEST_S: Final = 0.5
+#: Why a forked child does not wait for its parent's threads.
+FORKED: Final = (
+    "this process was forked in the middle of a read or write, whose other threads it does not have; let the child "
+    "leave it to the parent"
+)
 
 
 def taken_from(queue: SimpleQueue[T]) -> T:
@@ -28,11 +34,14 @@ def taken_from(queue: SimpleQueue[T]) -> T:
     Raises
     ------
     GzarrError
-        If it would never come, as the interpreter shuts down.
+        If it would never come: the interpreter shuts down, or this is a child that the handler of a signal forked.
     """
+    process = os.getpid()
     while True:
         try:
             return queue.get(timeout=0 if ending.is_alone() else _LONGEST_S)
         except Empty:
             if ending.is_alone():
                 raise GzarrError(ending.NO_THREADS) from None
+            if os.getpid() != process:
+                raise GzarrError(FORKED) from None

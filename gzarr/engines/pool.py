@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Final, Generic, TypeVar
 from .. import ending
 from ..errors import GzarrError
 from ..variables import number_in
-from ..waiting import taken_from
+from ..waiting import FORKED, taken_from
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -286,17 +286,14 @@ class _Run:
         Raises
         ------
         GzarrError
-            In a child that was forked while helpers were running, once.
+            In a child that was forked while helpers were running.
         """
         self._closed = True
         while self._running:
             if self.pool is not _waiting:
                 # They run in the parent only.
                 self._running.clear()
-                raise GzarrError(
-                    "this process was forked in the middle of a read or write, whose other threads it does not have; "
-                    "let the child leave it to the parent"
-                )
+                raise GzarrError(FORKED)
             # Each running helper puts an item when it ends.
             taken_from(self._ended)
         # Helpers that have not begun may stay in the queue for long; they must not keep the worker's memory alive.

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from queue import Empty
 from typing import TYPE_CHECKING
 
 import pytest
 
 from gzarr import GzarrError
 from gzarr.engines import pool
+from gzarr.waiting import taken_from
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -75,6 +77,31 @@ def test_a_run_with_a_helper() -> None:
     status = 2
     try:
         pool.run(worker, 2)
+    except GzarrError as error:
+        status = 0 if "forked" in str(error) else 1
+    finally:
+        if os.getpid() != parent:
+            os._exit(status)
+    assert found == [0]
+
+
+def test_a_handler_that_forks_during_a_wait() -> None:
+    """The child returns from it, and nothing comes there."""
+    parent, found = os.getpid(), []
+
+    class Answers:
+        def get(self, timeout: float) -> str:
+            if os.getpid() == parent:
+                if pid := os.fork():
+                    found.append(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+                    return "answer"
+                signal.signal(signal.SIGALRM, signal.SIG_DFL)
+                signal.alarm(10)
+            raise Empty
+
+    status = 2
+    try:
+        assert taken_from(Answers()) == "answer"  # type: ignore[arg-type]
     except GzarrError as error:
         status = 0 if "forked" in str(error) else 1
     finally:
