@@ -52,6 +52,7 @@ def _is_true(answer: Any) -> bool:
 
 def _are_pickled_alike(a: Any, b: Any) -> bool:
     """Return whether two objects that have no equality, or another one than that of their values, are stored alike."""
+    # Objects of other libraries may refuse with anything. What is not known to be alike counts as different.
     try:
         return pickle.dumps(a) == pickle.dumps(b)
     except Exception:

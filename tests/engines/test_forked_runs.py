@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import threading
@@ -15,7 +16,7 @@ from gzarr.engines import pool
 from gzarr.waiting import taken_from
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork"),
@@ -23,19 +24,37 @@ pytestmark = [
 ]
 
 
-def child(work: Callable[[], object]) -> int:
-    """Work in a forked child; return its exit status, 0 if the work raises that it was forked."""
-    if not (pid := os.fork()):
-        try:
-            signal.signal(signal.SIGALRM, signal.SIG_DFL)
-            signal.alarm(10)
+def forked() -> int | None:
+    """Fork, and return the exit status of the child; None in the child, which ends after 10 s."""
+    if pid := os.fork():
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.alarm(10)
+    return None
+
+
+@contextlib.contextmanager
+def child_ends() -> Iterator[None]:
+    """Let a child that is forked in here end, with the status 0 if it is told that it was forked."""
+    parent, status = os.getpid(), 2
+    try:
+        yield
+    except GzarrError as error:
+        if os.getpid() == parent:
+            raise
+        status = 0 if "forked" in str(error) else 1
+    finally:
+        if os.getpid() != parent:
+            os._exit(status)
+
+
+def child(work: Callable[[], object]) -> int | None:
+    """Work in a forked child; return its exit status."""
+    with child_ends():
+        status = forked()
+        if status is None:
             work()
-            os._exit(2)
-        except GzarrError as error:
-            os._exit(0 if "forked" in str(error) else 1)
-        finally:
-            os._exit(1)
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    return status
 
 
 def test_a_task_that_a_helper_does() -> None:
@@ -58,7 +77,7 @@ def test_a_task_that_a_helper_does() -> None:
 def test_a_run_with_a_helper() -> None:
     """The caller's own part forks: its helper's part is missing in the child."""
     begun, end = threading.Event(), threading.Event()
-    parent, found = os.getpid(), []
+    found = []
 
     def worker(i: int) -> None:
         if i:
@@ -66,22 +85,13 @@ def test_a_run_with_a_helper() -> None:
             end.wait()
             return
         begun.wait()
-        pid = os.fork()
-        if pid:
-            found.append(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+        status = forked()
+        if status is not None:
+            found.append(status)
             end.set()
-        else:
-            signal.signal(signal.SIGALRM, signal.SIG_DFL)
-            signal.alarm(10)
 
-    status = 2
-    try:
+    with child_ends():
         pool.run(worker, 2)
-    except GzarrError as error:
-        status = 0 if "forked" in str(error) else 1
-    finally:
-        if os.getpid() != parent:
-            os._exit(status)
     assert found == [0]
 
 
@@ -91,20 +101,12 @@ def test_a_handler_that_forks_during_a_wait() -> None:
 
     class Answers:
         def get(self, timeout: float) -> str:
-            if os.getpid() == parent:
-                if pid := os.fork():
-                    found.append(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
-                    return "answer"
-                signal.signal(signal.SIGALRM, signal.SIG_DFL)
-                signal.alarm(10)
-            raise Empty
+            status = forked() if os.getpid() == parent else None
+            if status is None:
+                raise Empty
+            found.append(status)
+            return "answer"
 
-    status = 2
-    try:
+    with child_ends():
         assert taken_from(Answers()) == "answer"  # type: ignore[arg-type]
-    except GzarrError as error:
-        status = 0 if "forked" in str(error) else 1
-    finally:
-        if os.getpid() != parent:
-            os._exit(status)
     assert found == [0]

@@ -9,6 +9,7 @@ import icechunk
 import numpy as np
 import pytest
 import zarr
+from support.icechunk_repositories import of_files_below
 from zarr.storage import WrapperStore
 
 import gzarr
@@ -69,13 +70,7 @@ def test_arrays_that_are_gone(lose: Callable[[Any], None], shape: tuple[int, ...
 def test_words_in_names_mean_nothing(named: str, words: str, tmp_path: Path) -> None:
     folder, name = (words, "a") if named == "file" else ("data", words)
     prefix = f"file://{tmp_path}/"
-    config = icechunk.RepositoryConfig.default()
-    config.set_virtual_chunk_container(
-        icechunk.VirtualChunkContainer(prefix, icechunk.local_filesystem_store(str(tmp_path)))
-    )
-    allowed = {"authorize_virtual_chunk_access": icechunk.containers_credentials({prefix: None})}
-    repository = icechunk.Repository.create(icechunk.in_memory_storage(), config=config, **allowed)
-    store = repository.writable_session("main").store
+    store = of_files_below(tmp_path).writable_session("main").store
     array = gzarr.create_array(store, path=name, shape=(4,), dtype="<i4", chunks=(4,), codecs=[], fill_value=-1)
     (tmp_path / folder).mkdir()
     store.set_virtual_ref(f"{name}/c/0", f"{prefix}{folder}/lost.bin", offset=0, length=16)

@@ -9,12 +9,12 @@ import uuid
 from typing import TYPE_CHECKING, Any
 
 import fsspec
-import icechunk
 import numpy as np
 import obstore
 import pytest
 import zarr
 from kerchunk.df import refs_to_dataframe
+from support.icechunk_repositories import of_files_below
 from support.web_server import running
 
 import gzarr
@@ -195,12 +195,7 @@ def test_icechunk(tmp_path: Path) -> None:
     url = str(tmp_path / "a.zarr")
     create(url)
     prefix = f"file://{tmp_path}/"
-    config = icechunk.RepositoryConfig.default()
-    config.set_virtual_chunk_container(
-        icechunk.VirtualChunkContainer(prefix, icechunk.local_filesystem_store(str(tmp_path)))
-    )
-    allowed = {"authorize_virtual_chunk_access": icechunk.containers_credentials({prefix: None})}
-    repository = icechunk.Repository.create(icechunk.in_memory_storage(), config=config, **allowed)
+    repository = of_files_below(tmp_path)
     session = repository.writable_session("main")
     gzarr.create_array(session.store, path="a", shape=(8,), chunks=(4,), dtype="i2", compressors=None, device="cpu")
     for i in range(2):
