@@ -23,9 +23,12 @@ from ..errors import ArgumentError, MetadataError, UnsupportedError
 from .blosc import BloscCodec
 from .bytes import BytesCodec
 from .codec import Codec
-from .numcodecs_adapter import OBJECT_CODECS, NumcodecsArrayToBytes, NumcodecsBytesToBytes, is_known
+from .numcodecs_adapter import OBJECT_CODECS, NumcodecsArrayToBytes, NumcodecsBytesToBytes, NumcodecsCodec, is_known
 from .registry import codec_from_v2, codec_from_v3
+from .reshape import ReshapeCodec
+from .sharding import ShardingIndexed
 from .shuffle import ShuffleCodec
+from .transpose import TransposeCodec
 from .zstd import ZstdCodec
 
 if TYPE_CHECKING:
@@ -86,8 +89,8 @@ def choose(  # noqa: PLR0913
     Raises
     ------
     ArgumentError
-        If something is not a codec, both ``codecs`` and one of the parts are given, or the codecs do not follow one
-        another.
+        If something is not a codec, both ``codecs`` and one of the parts are given, the codecs do not follow one
+        another, or a filter could not be undone.
     """
     maker: Codec = BytesCodec(None if swap_unit(dtype) == 1 else "big" if big else "little")
     if text is not None:
@@ -96,7 +99,10 @@ def choose(  # noqa: PLR0913
         for name, value in (("filters", filters), ("serializer", serializer), ("compressors", compressors)):
             if not _is_auto(value):
                 raise ArgumentError(f"give either codecs= (the whole chain) or {name}= (a part of it), not both")
-        return _in_order(as_codecs(codecs, dtype, "codecs", ids=ids), (), maker)
+        chain = _in_order(as_codecs(codecs, dtype, "codecs", ids=ids), (), maker)
+        if not isinstance(codecs, SourceCodecs):
+            _check_filters(chain, dtype)
+        return chain
     given = () if _is_auto(serializer) else as_codecs(serializer, dtype, "serializer", ids=ids)
     before = () if _is_auto(filters) else as_codecs(filters, dtype, "filters", ids=ids)
     behind = (
@@ -110,8 +116,11 @@ def choose(  # noqa: PLR0913
         raise ArgumentError("a chain has one array→bytes codec; filters=, serializer= and compressors= name several")
     if given and isinstance(given[0], BytesCodec):
         # Filters of version 2 work on its bytes.
-        return _in_order(before, behind, given[0])
-    return _in_order(before, (*given, *behind), maker)
+        chain = _in_order(before, behind, given[0])
+    else:
+        chain = _in_order(before, (*given, *behind), maker)
+    _check_filters(chain, dtype)
+    return chain
 
 
 def _in_order(before: tuple[Codec, ...], behind: tuple[Codec, ...], maker: Codec) -> tuple[Codec, ...]:
@@ -145,6 +154,22 @@ def _in_order(before: tuple[Codec, ...], behind: tuple[Codec, ...], maker: Codec
             codec = on_arrays
         front.append(codec)
     return (*front, *codecs[at:])
+
+
+def _check_filters(codecs: Sequence[Codec], before: np.dtype[Any] | None) -> None:
+    """Raise if a filter of numcodecs makes of elements what it cannot undo; ``before`` is the type of the elements."""
+    for codec in codecs:
+        if isinstance(codec, NumcodecsCodec):
+            try:
+                before = codec.made_of(before)
+            except ValueError as error:
+                raise ArgumentError(f"no such array can be created: {error}") from None
+        elif isinstance(codec, ShardingIndexed):
+            _check_filters(codec.codecs, before)
+        elif codec.kind == "array_to_array":
+            before = before if isinstance(codec, TransposeCodec | ReshapeCodec) else None
+        elif not isinstance(codec, BytesCodec | ShuffleCodec):
+            before = None
 
 
 def automatic(dtype: np.dtype[Any], *, blosc_only: bool = False) -> tuple[Codec, ...]:

@@ -6,6 +6,7 @@ states more than is expected. Where a header may be anywhere in the data, all th
 
 from __future__ import annotations
 
+import math
 import re
 from typing import TYPE_CHECKING, Final
 
@@ -32,6 +33,12 @@ _QOI: Final = re.compile(rb"qoif(?P<width>.{4})(?P<height>.{4})(?P<components>.)
 # WebP: the canvas of animations.
 _VP8X: Final = re.compile(rb"RIFF.{4}WEBPVP8X.{4}(?P<flags>.).{3}(?P<width>.{3})(?P<height>.{3})", re.DOTALL)
 _ANIMATION: Final = 2
+# Markers of JPEG 2000 and JPEG-LS: their first byte, the start of a part of a tile, and the end of the image.
+_MARKER: Final = 0xFF
+_SOT: Final = b"\xff\x90"
+_EOC = _EOI = b"\xff\xd9"
+_MOST_TILES: Final = 65535
+_CUT: Final = "it ends before the image does"
 
 
 def _numbers(match: re.Match[bytes]) -> dict[str, int]:
@@ -47,6 +54,44 @@ def _jpeg2k(data: bytes) -> int:
     return max(
         (max(n["right"] - n["left"], 0) * max(n["bottom"] - n["top"], 0) * n["components"] for n in headers), default=0
     )
+
+
+def _htj2k(data: bytes) -> int:
+    """Return the size of an image whose sizes fit each other and whose tiles are there to the end of the last one.
+
+    Its decoder does not end where they do not fit, and takes what is missing for zeros.
+    """
+    match = _SIZ.match(data)
+    if match is None:
+        raise ValueError("it does not begin with the sizes of an image")
+    right, bottom, left, top, *tile = (int.from_bytes(data[at : at + 4], "big") for at in range(8, 40, 4))
+    width, height, tile_left, tile_top = tile
+    n = _numbers(match)
+    grid = (right, left, tile_left, width), (bottom, top, tile_top, height)
+    if not all(corner <= start < min(end, corner + length) for end, start, corner, length in grid):
+        raise ValueError("the sizes in its header do not fit each other")
+    tiles = math.prod(-(-(end - corner) // length) for end, _, corner, length in grid)
+    steps = data[43 : 42 + 3 * n["components"] : 3], data[44 : 42 + 3 * n["components"] : 3]
+    if n["length"] != 38 + 3 * n["components"] or tiles > _MOST_TILES or not all(map(all, steps)):
+        raise ValueError("the numbers of tiles and components in its header do not fit each other")
+    place = 2
+    while 0 < place < len(data) - 1 and data[place] == _MARKER and data[place : place + 2] != _EOC:
+        # The length of a part of a tile, which includes its marker; 0 for all that is left.
+        if data[place : place + 2] == _SOT:
+            length = int.from_bytes(data[place + 6 : place + 10], "big")
+            place = place + max(length, 12) if length else data.rfind(_EOC)
+        else:
+            place += 2 + max(int.from_bytes(data[place + 2 : place + 4], "big"), 2)
+    if data[max(place, 0) : place + 2] != _EOC:
+        raise ValueError(_CUT)
+    return _jpeg2k(data)
+
+
+def _jpegls(data: bytes) -> int:
+    """Require the end of the image, without which the decoder takes seconds to say so."""
+    if _EOI not in data:
+        raise ValueError(_CUT)
+    return 0
 
 
 def _jpeg(data: bytes) -> int:
@@ -99,7 +144,9 @@ _READERS: Final[dict[str, Callable[[bytes], int]]] = {
     "imagecodecs_avif": _avif,
     "imagecodecs_gif": _gif,
     "imagecodecs_heif": _avif,
+    "imagecodecs_htj2k": _htj2k,
     "imagecodecs_jpeg2k": _jpeg2k,
+    "imagecodecs_jpegls": _jpegls,
     "imagecodecs_ljpeg": _jpeg,
     "imagecodecs_qoi": _qoi,
     "imagecodecs_ultrahdr": _jpeg,
@@ -144,7 +191,7 @@ def checked_image(name: str, data: Bytes, limit: int, *, all_images: bool) -> By
     Raises
     ------
     ValueError
-        If the image takes more, at a byte or more a sample.
+        If the image takes more, at a byte or more a sample, or it is one that its decoder would not end with.
     """
     encoded = data.tobytes()
     if name == "imagecodecs_lerc":

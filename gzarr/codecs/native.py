@@ -11,14 +11,14 @@ import ctypes
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ..importing import import_module
 from ..reasons import reason_of
 from . import shared_objects
-from .buffers import Bytes, empty
+from .buffers import Bytes, empty, flat
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 _SIZE = ctypes.c_size_t
 _DESTINATION_TOO_SMALL = 70
+_ZSTD_MAGIC, _ZSTD_HEADER_BYTES = b"\x28\xb5\x2f\xfd", 18
 #: More than a block header plus one word of each of the 32 streams.
 _GDEFLATE_HEADER_BYTES = 8192
 
@@ -78,8 +79,24 @@ def zstd_frame_content_size(data: Bytes) -> int | None:
     """Return the content size in the first frame's header, or None."""
     library = zstd()
     if library is None:
-        return None
+        return _stated_size(data[:_ZSTD_HEADER_BYTES].tobytes())
     size = int(library.ZSTD_getFrameContentSize(data.ctypes.data, data.size))
+    return size if size < 2**63 else None
+
+
+def _stated_size(header: bytes) -> int | None:
+    """Return the content size in the header of a frame (RFC 8878, 3.1.1.1), or None."""
+    if len(header) < 5 or header[:4] != _ZSTD_MAGIC:
+        return None
+    flags = header[4]
+    of_size, whole = flags >> 6, flags >> 5 & 1
+    # After the window, unless the content is one segment, and the number of a dictionary.
+    at = 5 + (1 - whole) + (0, 1, 2, 4)[flags & 3]
+    nbytes = (whole, 2, 4, 8)[of_size]
+    field = header[at : at + nbytes]
+    if not nbytes or len(field) < nbytes:
+        return None
+    size = int.from_bytes(field, "little") + (256 if of_size == 1 else 0)
     return size if size < 2**63 else None
 
 
@@ -94,9 +111,7 @@ def zstd_decompress(data: Bytes, capacity: int) -> Bytes | None:
     library = zstd()
     output = empty(capacity, "zstd")
     if library is None:
-        from numcodecs import zstd as numcodecs_zstd
-
-        return _zstd_by_numcodecs(numcodecs_zstd, data, output)
+        return _zstd_by_numcodecs(data, output)
     size = library.ZSTD_decompress(output.ctypes.data, capacity, data.ctypes.data, data.size)
     if library.ZSTD_isError(size):
         # Errors are negated codes, as unsigned numbers.
@@ -106,12 +121,27 @@ def zstd_decompress(data: Bytes, capacity: int) -> Bytes | None:
     return output[:size]
 
 
-def _zstd_by_numcodecs(module: Any, data: Bytes, output: Bytes) -> Bytes:
+def _zstd_by_numcodecs(data: Bytes, output: Bytes) -> Bytes | None:
+    """Decompress all frames, into ``output`` if they fill it; return None if it is too small."""
+    from numcodecs.zstd import decompress
+
+    stated = zstd_frame_content_size(data)
+    if stated is not None and stated > output.size:
+        return None
     try:
-        module.decompress(data, output)
+        try:
+            decompress(data, output)
+            if stated == output.size:
+                return output
+        except (RuntimeError, ValueError) as error:
+            if "too small" in str(error):
+                return None
+            if "expected to decompress" not in str(error):
+                raise
+        # They fit, but numcodecs does not say how many bytes they are unless it makes the buffer.
+        return flat(decompress(data))
     except Exception as error:
         raise ValueError(f"zstd: {reason_of(error)}") from None
-    return output
 
 
 class _GDeflatePage(ctypes.Structure):

@@ -33,7 +33,7 @@ from ..dtypes.properties import native
 from ..errors import MetadataError, UnsupportedError
 from ..importing import import_module
 from ..installing import COMMANDS
-from ..reasons import reason_of
+from ..reasons import pass_on, reason_of
 from . import object_codecs
 from .arithmetic import adds_integers, compiled_filter, filter_step, filter_types
 from .buffers import Bytes, ceiling, checked, compressed, empty, flat, need_array, need_bytes
@@ -51,6 +51,7 @@ from .codec import (
 )
 from .image_headers import checked_image
 from .numcodecs_parameters import PARAMETERS, arguments, passed_on
+from .pcodec import decode_into, require_package
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -74,6 +75,7 @@ _DTYPES = ("dtype", "astype", "decode_dtype", "encode_dtype")
 _OF_ANOTHER_PACKAGE: Final = 2
 _TEXT_KINDS = {"vlen-utf8": "OU", "vlen-bytes": "OS", "vlen-array": "O"}
 _IMAGECODECS = "imagecodecs_"
+_PCODEC = _IMAGECODECS + "pcodec"
 #: Codecs of imagecodecs that take bytes. Others take an image, whose shape the documents do not have.
 _OF_BYTES = frozenset(
     _IMAGECODECS + name
@@ -90,7 +92,7 @@ _INTO_A_BUFFER = (_OF_BYTES - {_IMAGECODECS + "pglz"}) | frozenset(
     _IMAGECODECS + name
     for name in (
         *("aec", "apng", "avif", "bmp", "gif", "heif", "htj2k", "jpeg", "jpeg2k", "jpegls", "jpegxl", "jpegxr"),
-        *("jpegxs", "lerc", "ljpeg", "lzo", "packbits", "pcodec", "png", "qoi", "rcomp", "sperr", "spng", "sz3"),
+        *("jpegxs", "lerc", "ljpeg", "lzo", "packbits", "png", "qoi", "rcomp", "sperr", "spng", "sz3"),
         *("tiff", "ultrahdr", "webp", "zfp"),
     )
 )
@@ -134,6 +136,8 @@ class NumcodecsCodec(Codec):
             return "own"
         if self.id == "fixedscaleoffset":
             return "most"
+        if self.id == "packbits":
+            return "all" if self._takes_booleans else "own"
         if self.id not in ("astype", "delta"):
             return "all"
         dtype = decoded.dtype if isinstance(decoded, ArrayRepresentation) else None
@@ -145,6 +149,52 @@ class NumcodecsCodec(Codec):
         if holds(made, taken):
             return "all"
         return "own" if holds(taken, made) else "most"
+
+    @property
+    def _takes_booleans(self) -> bool:
+        return True
+
+    def made_of(self, before: np.dtype[Any] | None) -> np.dtype[Any] | None:
+        """Check that elements of new arrays can be read back; return the type of what is made of them.
+
+        Parameters
+        ----------
+        before
+            Data type of the elements; None if it is not known. So is the result.
+
+        Raises
+        ------
+        ValueError
+            If they cannot.
+        """
+        if self.id not in ARRAY_TO_ARRAY:
+            # Filters of others may make any elements.
+            return np.dtype("u1") if self.id in PARAMETERS else None
+        if self.id == "bitround":
+            return before
+        if self.id == "packbits":
+            if before is not None and before.kind != "b":
+                raise ValueError(f"{self.label} takes booleans, not {quote(str(before))}")
+            return np.dtype("u1")
+        if not self._states_dtype() and before is None:
+            return None
+        made, taken = filter_types(self.id, self.configuration, before)
+        if taken.hasobject or taken.isbuiltin == _OF_ANOTHER_PACKAGE:
+            return None
+        if self.id == "delta" and "b" in (made.kind, taken.kind):
+            raise ValueError(f"{self.label} cannot undo differences of booleans, which have no sign; use packbits")
+        stated = {("decode_dtype" if self.id == "astype" else "dtype"): taken.str}
+        tried = replace(self, configuration={**self.configuration, **stated})
+        try:
+            tried._call("decode", tried._call("encode", np.ones(2, taken)))
+        except ValueError as error:
+            reason = str(error).removeprefix(f"{self.label}: ")
+            integers = "; for dates and times, give it the integers '<i8'" if taken.kind in "mM" else ""
+            raise ValueError(f"{self.label} cannot encode and decode {taken} as {made}: {reason}{integers}") from None
+        return made
+
+    def _states_dtype(self) -> bool:
+        return bool(self.configuration.get("decode_dtype") or self.configuration.get("dtype"))
 
     @property
     def label(self) -> str:
@@ -186,11 +236,16 @@ class NumcodecsBytesToBytes(NumcodecsCodec):
     Attributes
     ----------
     stored_dtype
-        Type string of the elements in the input buffer, for the only filter that needs it (``bitround``).
+        Type string of the elements in the input buffer, for filters that depend on it and do not state it
+        (``bitround``, ``packbits``).
     """
 
     kind: ClassVar[CodecKind] = "bytes_to_bytes"
     stored_dtype: str | None = None
+
+    @property
+    def _takes_booleans(self) -> bool:
+        return self.stored_dtype is None or np.dtype(self.stored_dtype).kind == "b"
 
     @property
     def is_little_endian(self) -> bool:
@@ -246,9 +301,21 @@ class NumcodecsBytesToBytes(NumcodecsCodec):
             raise ValueError(f"{self.label}: got {data.size} bytes to decode, expected {expected}")
         if self.id in _CHECKSUMS and data.size < 4:
             raise ValueError(f"{self.label}: {data.size} bytes are too few to hold a checksum")
+        if self.id == _PCODEC:
+            return self._decode_by_pcodec(data, representation)
         if self.id in _INTO_A_BUFFER:
             return checked(self._decode_into_a_buffer(data, representation), representation, self.label)
         return checked(flat(self._call("decode", data)), representation, self.label)
+
+    def _decode_by_pcodec(self, data: Bytes, decoded: BytesRepresentation) -> Bytes:
+        # The same format. imagecodecs takes as much memory as the data state, and ends the process if there is none.
+        # It stores big-endian elements as if they were little-endian.
+        dtype = native(np.dtype(self.configuration["dtype"]))
+        if decoded.nbytes is None or dtype.kind not in "iuf" or decoded.nbytes % dtype.itemsize:
+            raise ValueError(f"{self.label}: an array of {decoded.nbytes} bytes is none of {dtype}")
+        output = empty(decoded.nbytes, self.label)
+        decode_into(output.view(dtype), data.tobytes(), self.label)
+        return output
 
     def _decode_into_a_buffer(self, data: Bytes, decoded: BytesRepresentation) -> Bytes:
         limit = ceiling(decoded)
@@ -278,7 +345,7 @@ class NumcodecsBytesToBytes(NumcodecsCodec):
         if not self.writes:
             raise ValueError(f"{self.label} is read-only: for writing, it would need an image rather than bytes")
         data = flat(decoded)
-        if self.stored_dtype is None:
+        if self.id != "bitround" or self.stored_dtype is None:
             return flat(self._call("encode", data))
         stored = np.dtype(self.stored_dtype)
         # numcodecs rounds numbers in native byte order only.
@@ -356,9 +423,6 @@ class NumcodecsArrayToArray(NumcodecsCodec):
         given = self.configuration.get(taken) or ("<i8" if decoded.dtype.kind in "mM" else decoded.dtype.str)
         stated = {taken: given, made: self.configuration.get(made) or given}
         return NumcodecsArrayToArray(self.id, {**self.configuration, **{n: np.dtype(t).str for n, t in stated.items()}})
-
-    def _states_dtype(self) -> bool:
-        return bool(self.configuration.get("decode_dtype") or self.configuration.get("dtype"))
 
     def _for(self, dtype: np.dtype[Any]) -> NumcodecsArrayToArray:
         configuration = _in_native_order(self.configuration)
@@ -442,6 +506,7 @@ class NumcodecsArrayToBytes(NumcodecsCodec):
                 object_codecs.check_lengths(output, array.dtype.itemsize)
             return object_codecs.as_chunk(output, array)
         except ValueError as error:
+            pass_on(error)
             raise ValueError(f"{self.label}: {str(error).removeprefix(f'{self.label}: ')}") from error
         except Exception as error:
             raise ValueError(f"{self.label}: {reason_of(error)}") from error
@@ -545,6 +610,8 @@ def from_numcodecs(
         command = COMMANDS["imagecodecs"] if name.startswith(_IMAGECODECS) else _COMMANDS.get(name)
         advice = command or "register it with numcodecs before opening"
         raise UnsupportedError(f"the codec {quote(name)} is not known: {advice}", json_path=configuration.json_path)
+    if name == _PCODEC:
+        require_package(name, configuration)
     values = PARAMETERS.get(name, passed_on)(configuration)
     configuration.finish()
     makers: dict[CodecKind, type[NumcodecsCodec]] = {

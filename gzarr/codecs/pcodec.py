@@ -80,11 +80,7 @@ class PcodecCodec(Codec):
         )
         configuration.string("paging_spec", ("equal_pages_up_to",), "equal_pages_up_to")
         configuration.finish()
-        if importlib.util.find_spec("pcodec") is None:
-            raise UnsupportedError(
-                f"the codec 'pcodec' is in the package pcodec ({COMMANDS['pcodec']})",
-                json_path=configuration.json_path,
-            )
+        require_package("pcodec", configuration)
         return codec
 
     from_v3 = from_v2
@@ -126,27 +122,43 @@ class PcodecCodec(Codec):
         *others, last = number_types(array)
         for dtype in others:
             with contextlib.suppress(ValueError):
-                self._decode_into(output.reshape(-1).view(dtype), data)
+                decode_into(output.reshape(-1).view(dtype), data, self.label)
                 return output
-        self._decode_into(output.reshape(-1).view(last), data)
+        decode_into(output.reshape(-1).view(last), data, self.label)
         return output
-
-    def _decode_into(self, output: npt.NDArray[Any], data: bytes) -> None:
-        from pcodec import standalone
-
-        try:
-            progress = standalone.simple_decompress_into(data, output)
-        # A panic in its Rust code is not an Exception.
-        except BaseException as error:
-            if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
-                raise
-            raise ValueError(f"{self.label}: {str(error)[:200] or type(error).__name__}") from None
-        if progress.n_processed != output.size or not progress.finished:
-            more = "" if progress.finished else " and more"
-            raise ValueError(f"{self.label}: decoded to {progress.n_processed} numbers{more}, expected {output.size}")
 
     def encode(self, decoded: Any, representation: Representation) -> Any:
         """Return one file of pcodec's standalone format."""
         numcodecs = import_module("numcodecs.pcodec")
         values = np.ascontiguousarray(decoded).view(number_types(need_array(representation, self.label))[-1])
         return numcodecs.PCodec(**self._configuration()).encode(values)
+
+
+def require_package(codec: str, configuration: Configuration) -> None:
+    """Raise if the package that decodes a codec of this name is not installed."""
+    if importlib.util.find_spec("pcodec") is None:
+        raise UnsupportedError(
+            f"the codec {codec!r} is in the package pcodec ({COMMANDS['pcodec']})", json_path=configuration.json_path
+        )
+
+
+def decode_into(output: npt.NDArray[Any], data: bytes, label: str) -> None:
+    """Decode one file of pcodec's standalone format, which has exactly the numbers of ``output``.
+
+    Raises
+    ------
+    ValueError
+        If it is damaged, or has numbers of another type or more or fewer of them.
+    """
+    from pcodec import standalone
+
+    try:
+        progress = standalone.simple_decompress_into(data, output)
+    # A panic in its Rust code is not an Exception.
+    except BaseException as error:
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
+        raise ValueError(f"{label}: {str(error)[:200] or type(error).__name__}") from None
+    if progress.n_processed != output.size or not progress.finished:
+        more = "" if progress.finished else " and more"
+        raise ValueError(f"{label}: decoded to {progress.n_processed} numbers{more}, expected {output.size}")

@@ -401,10 +401,12 @@ def _with_dtype(codec: Codec, before: np.dtype[Any] | None) -> tuple[Codec, np.d
         if before is None or before.kind != "f" or before.isbuiltin == 2:
             raise MetadataError(f"{codec.label} needs floating-point numbers", json_path="$.filters")
         return replace(codec, stored_dtype=before.str), before
+    if codec.id == "packbits":
+        return replace(codec, stored_dtype=np.dtype("u1" if before is None else before).str), np.dtype("u1")
     if codec.id in _TYPES_BEHIND:
         name = codec.configuration.get(_TYPES_BEHIND[codec.id]) or codec.configuration.get("dtype")
         return codec, np.dtype(name)
-    return codec, np.dtype("u1") if codec.id in ("packbits", "base64", "categorize") else None
+    return codec, np.dtype("u1") if codec.id in ("base64", "categorize") else None
 
 
 def object_codec(codecs: tuple[Codec, ...]) -> str | None:

@@ -13,11 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...codecs.buffers import need_array
 from ...codecs.bytes import BytesCodec
+from ...codecs.chain import representations
+from ...codecs.codec import ArrayRepresentation
 from ...codecs.numcodecs_adapter import NumcodecsBytesToBytes
 from ...codecs.sharding import ShardingIndexed
 from ...documents.deferred import loaded
 from ...dtypes import fill_value
+from ...dtypes.properties import swap_unit
 from ...errors import ArgumentError
 from ..model import data_type_json
 from .parse import plugin_of_grid
@@ -43,13 +47,14 @@ def array_documents(metadata: ArrayMetadata) -> dict[str, dict[str, Any]]:
     encoding = metadata.chunk_key_encoding
     if encoding.name not in ("default", "v2"):
         raise ArgumentError(f"version 3 has no chunk key encoding {encoding.name!r}; 'default' and 'v2' are")
+    chunk = ArrayRepresentation(metadata.chunk_shape, metadata.dtype)
     document = {
         "shape": list(metadata.shape),
         "data_type": data_type_json(metadata.data_type),
         "chunk_grid": chunk_grid(metadata),
         "chunk_key_encoding": {"name": encoding.name, "configuration": {"separator": encoding.separator}},
         "fill_value": _fill_value(metadata),
-        "codecs": [codec.to_json() for codec in chain(metadata.codecs)],
+        "codecs": [codec.to_json() for codec in chain(metadata.codecs, chunk)],
         "attributes": metadata.attributes,
         **({} if metadata.dimension_names is None else {"dimension_names": list(metadata.dimension_names)}),
         "zarr_format": 3,
@@ -149,12 +154,17 @@ def _innermost(codecs: tuple[Codec, ...]) -> tuple[Codec, ...]:
     return codecs
 
 
-def chain(codecs: tuple[Codec, ...]) -> tuple[Codec, ...]:
-    """Return the version 3 equivalent of a chain of any version.
+def chain(codecs: tuple[Codec, ...], chunk: ArrayRepresentation) -> tuple[Codec, ...]:
+    """Return the version 3 equivalent of a chain of any version, which takes ``chunk``.
 
     Filters of numbers move before ``bytes``, as array codecs; what they make becomes little-endian, because zarr-python
     would undo them on swapped bytes. So do structured types of version 2, because it ignores their ``endian``. The
-    decoded elements are the same.
+    decoded elements are the same. Elements of one byte have no byte order, but what filters make of them may.
+
+    Raises
+    ------
+    MetadataError
+        If a filter does not take what comes before it.
     """
     at = next(i for i, codec in enumerate(codecs) if codec.kind == "array_to_bytes")
     front, maker, back = list(codecs[:at]), codecs[at], list(codecs[at + 1 :])
@@ -166,6 +176,10 @@ def chain(codecs: tuple[Codec, ...]) -> tuple[Codec, ...]:
             moved = True
     if isinstance(maker, BytesCodec) and (maker.stored_dtype is not None or (moved and maker.endian == "big")):
         maker = BytesCodec("little")
+    elif isinstance(maker, BytesCodec) and maker.endian is None and front and swap_unit(chunk.dtype) == 1:
+        if swap_unit(need_array(representations(front, chunk)[-1], maker.label).dtype) != 1:
+            maker = BytesCodec("little")
     elif isinstance(maker, ShardingIndexed):
-        maker = replace(maker, codecs=chain(maker.codecs))
+        made = need_array(representations(front, chunk)[-1], maker.label)
+        maker = replace(maker, codecs=chain(maker.codecs, maker.inner(made)))
     return (*front, maker, *back)
