@@ -8,6 +8,7 @@ from __future__ import annotations
 import colorsys
 import math
 import re
+import sys
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -63,19 +64,24 @@ def on_host(array: Any) -> npt.NDArray[Any]:
     return found
 
 
-def apart(low: float, high: float) -> tuple[float, float]:
-    """Return the ends of a window, 1 apart where they would be the same: viewers divide by the difference."""
+def apart(low: float, high: float, dtype: np.dtype[Any]) -> tuple[float, float]:
+    """Return the ends of a window, 1 apart where they would be the same: viewers divide by the difference.
+
+    They are within the range of a type, so that elements which all have its largest value are shown as bright.
+    """
     if high > low:
         return low, high
-    # 1 is nothing beside the largest floats, and above the very largest there is none, which JSON could say.
+    # Above the very largest float there is none, which JSON could say.
+    most = 1.0 if dtype.kind == "b" else float(np.iinfo(dtype).max) if dtype.kind in "iu" else sys.float_info.max
+    # 1 is nothing beside the largest floats.
     above = max(low + 1, math.nextafter(low, math.inf))
-    return (low, above) if math.isfinite(above) else (math.nextafter(low, -math.inf), low)
+    return (low, above) if above <= most else (min(most - 1, math.nextafter(most, -math.inf)), most)
 
 
-def window_of(plane: Any) -> tuple[float, float]:
+def window_of(plane: Any, dtype: np.dtype[Any] | None = None) -> tuple[float, float]:
     """Return the window of a channel whose document has none: two percentiles of its elements, ``(y, x)``.
 
-    Infinite ones, and what was no number, are left out.
+    Infinite ones, and what is no number, are left out. ``dtype`` is the type of the image, if these are means of it.
     """
     if plane.dtype.kind == "b":
         return 0.0, 1.0
@@ -88,7 +94,7 @@ def window_of(plane: Any) -> tuple[float, float]:
     unit = 1.0 if math.isfinite(most - least) else 2.0
     low, high = (float(value) * unit for value in np.percentile(values if unit == 1 else values / unit, PERCENTILES))
     # Few bright elements on an empty ground.
-    return (low, high) if high > low else apart(low, most)
+    return (low, high) if high > low else apart(low, most, plane.dtype if dtype is None else dtype)
 
 
 def shown(plane: Any, window: tuple[float, float]) -> Any:
@@ -119,6 +125,8 @@ def composed(
     inverted
         Whether a channel is shown the other way round.
 
+    What is no number is black, whichever way a channel is shown.
+
     Returns
     -------
     Red, green and blue, u1 ``(y, x, 3)``, rounded to the nearest integer, halves to even.
@@ -128,6 +136,8 @@ def composed(
         bright = shown(plane, window)
         if inverse:
             bright = 1 - bright
+        if plane.dtype.kind == "f":
+            bright = np.where(np.isnan(plane), 0.0, bright)
         total = total + bright[:, :, None] * on_device_of(plane, np.array(color, np.float64))
     return np.rint(np.minimum(total, 255)).astype(np.uint8)
 

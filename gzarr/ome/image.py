@@ -101,7 +101,8 @@ class Image(ImageReads, ImagePictures):
         """Append frames to all levels of the image, and to its labels.
 
         Readers see whole frames: level 0 grows last, and what other levels and labels have beyond it is not read. A
-        call that fails leaves the image as it was. One that is killed does so for readers, and the next append goes on
+        call that fails leaves the image as it was, unless level 0 was complete in the store: then all arrays keep the
+        frames, and a note of the error says so. One that is killed does so for readers, and the next append goes on
         from there. Frames that levels lack, because something was appended to level 0 only, are made first.
 
         Parameters
@@ -132,19 +133,23 @@ class Image(ImageReads, ImagePictures):
         ReadOnlyError
             If the image or its store is read-only.
         NodeNotFoundError, NodeTypeError, MetadataError, ChunkError, StoreError, DeviceError
-            As for :meth:`gzarr.Array.append`, and if labels that are listed are not complete; the image is as it was.
+            As for :meth:`gzarr.Array.append`, and if labels that are listed are not complete; the image is as it was,
+            except as said above.
         """
         self._check_writable()
         check_flags(lock=lock)
         # Levels and labels may have been added since.
         group = open_group(self._group.store, path=self._group.path, mode="r+")
         current = Image(group, parse(group.attrs), self._number)
-        shape: tuple[int, ...] = _writing("appending").append(
-            current, frames, axis, {} if labels is None else labels, method=method, lock=lock
-        )
-        self._metadata, self._image, self._labels = current._metadata, current._image, None
-        # They are opened again with the options of the image: frames may have come from another device.
-        self._arrays, self._unreduced = {}, None
+        try:
+            shape: tuple[int, ...] = _writing("appending").append(
+                current, frames, axis, {} if labels is None else labels, method=method, lock=lock
+            )
+        finally:
+            # They are opened again with the options of the image: frames may have come from another device, and may be
+            # there although the call failed.
+            self._arrays, self._unreduced, self._labels = {}, None, None
+        self._metadata, self._image = current._metadata, current._image
         return shape
 
     def update_metadata(

@@ -273,7 +273,8 @@ def of_frames(selection: Any, count: int) -> Any:
     """
     if isinstance(selection, slice):
         start, stop, step = selection.indices(count)
-        return slice(start, None if stop < 0 else stop, step)
+        # Backwards, it may begin before the first frame; -1 is the place before it, which slices take for the last.
+        return slice(0, 0) if start < 0 else slice(start, None if stop < 0 else stop, step)
     if isinstance(selection, np.ndarray):
         return _from_the_start(indexes_in(selection, count), count)
     if isinstance(selection, list):

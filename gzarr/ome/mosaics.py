@@ -106,8 +106,16 @@ def plate_pixels(plate: Any, look: Look, field: int) -> Pixels:
 
 
 def well_pixels(well: Any, look: Look) -> Pixels:
-    """Return the picture of a well: its fields in rows, in a grid that is about square."""
+    """Return the picture of a well: its fields in rows, in a grid that is about square.
+
+    Raises
+    ------
+    ArgumentError
+        If the well has no fields.
+    """
     count = len(well)
+    if not count:
+        raise ArgumentError(f"{place(well.group)} has no fields yet")
     columns = math.ceil(math.sqrt(count))
     rows = -(-count // columns)
     tile = tile_of(look.size, rows, columns)

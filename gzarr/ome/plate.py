@@ -176,6 +176,10 @@ class Plate(PlatePictures, Mapping[str, Well]):
     def well(self, row: str | int, column: str | int) -> Well:
         """Return a well by its ``row`` and ``column``, each a name or an index; one request.
 
+        A text is a name, and an integer an index, from 0 on. Where columns are named from ``"1"`` on,
+        ``well("B", "3")`` is the well of ``create_field(…, "B", 3, …)``, which takes integers as names, and
+        ``well("B", 3)`` the next one.
+
         Raises
         ------
         ArgumentError

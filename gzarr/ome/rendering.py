@@ -268,18 +268,18 @@ class PlannedPicture:
         planes = self._planes(level)
         order = [sorted(kept).index(d) for d in kept]
         if self._z is None:
-            return _without_nan(self._read(level, chosen).transpose(order))
+            return self._read(level, chosen).transpose(order)
         lengths = [len(range(*chosen[d].indices(array.shape[d]))) for d in (self._y, self._x)]
         total: Any = None
         for part in _slabs(planes, array.chunks[self._z], math.prod(lengths) * array.dtype.itemsize):
             chosen[self._z] = part
-            slab = _without_nan(self._read(level, chosen).transpose(order))
+            slab = self._read(level, chosen).transpose(order)
             if self._depth == "mean":
                 found = slab.astype(np.float64).sum(axis=0)
                 total = found if total is None else total + found
             else:
-                found = slab[0] if len(slab) == 1 else slab.max(axis=0)
-                total = found if total is None else np.maximum(total, found)
+                found = slab[0] if len(slab) == 1 else _largest(slab)
+                total = found if total is None else np.fmax(total, found)
         return total / (planes.stop - planes.start) if self._depth == "mean" else total
 
     def _read(self, level: int, chosen: Sequence[Any]) -> Any:
@@ -360,12 +360,12 @@ class PlannedPicture:
         last = len(self.image.multiscale.datasets) - 1
         is_whole = not {self.image.axes[self._y], self.image.axes[self._x]} & set(self._named)
         if last == self.level and (self.step == 1 or self._is_thinned) and is_whole:
-            return window_of(plane)
+            return window_of(plane, self.image.level(last).dtype)
         array = self.image.level(last)
         planes = self._planes(last)
         if array.shape[self._y] * array.shape[self._x] * (planes.stop - planes.start) > _MOST_LOOKED_AT:
-            return window_of(plane)
-        return window_of(self.plane(number, last, whole=True))
+            return window_of(plane, array.dtype)
+        return window_of(self.plane(number, last, whole=True), array.dtype)
 
     def _inverted(self, number: Any) -> bool:
         channel = self._channel(number)
@@ -427,8 +427,10 @@ def _slabs(planes: slice, chunk: int, plane_nbytes: int) -> list[slice]:
     ]
 
 
-def _without_nan(values: Any) -> Any:
-    """Return floats in which what is no number is below all numbers, so that it is shown as black."""
-    if values.dtype.kind != "f":
-        return values
-    return np.where(np.isnan(values), values.dtype.type(-np.inf), values)
+def _largest(planes: Any) -> Any:
+    """Return the largest numbers along the first axis; what is no number counts only where all are none."""
+    if planes.dtype.kind != "f":
+        return planes.max(axis=0)
+    is_nan = np.isnan(planes)
+    found = np.where(is_nan, planes.dtype.type(-np.inf), planes).max(axis=0)
+    return np.where(is_nan.all(axis=0), planes.dtype.type(np.nan), found)

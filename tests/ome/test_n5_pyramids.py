@@ -264,6 +264,9 @@ def test_malformed_sizes(attributes: dict[str, Any], text: str, tmp_path: Path) 
     write_levels(store, "a", factors=False)
     with pytest.raises(gzarr.MetadataError, match=text):
         gzarr.ome.open(store, path="a")
+    # The attributes may have another meaning, and the copy has them as they are.
+    copied = gzarr.copy(store, {}, path="a", zarr_format=3)
+    np.testing.assert_equal(dict(copied.attrs), attributes)
     # Commands that show groups show it all the same.
     directory = write_files(store, tmp_path / "x.n5")
     assert main(["tree", str(directory)]) == 0

@@ -43,7 +43,8 @@ def test_values_that_are_all_alike() -> None:
         window = image_of(np.full((1, 8, 8), value, "f8")).channels[0].window
         assert window == Window(value, end, value, end)
     window = image_of(np.full((1, 8, 8), 65535, "u2")).channels[0].window
-    assert window == Window(65535, 65536, 0, 65536)
+    # Nothing of the type is above, and what is saturated is bright.
+    assert window == Window(65534, 65535, 0, 65535)
     assert image_of(np.full((1, 8, 8), np.nan, "f4")).channels[0].window == Window(0, 1, 0, 1)
 
 

@@ -302,7 +302,10 @@ def _with(shape: Shape, axis: int, length: int) -> Shape:
 def _extend(
     plans: Sequence[tuple[_Series, list[Array], list[Any] | None]], count: int, number: int, *, lock: bool
 ) -> None:
-    """Append to all arrays, level 0 of the image last; if that fails, all are as they were."""
+    """Append to all arrays, level 0 of the image last; if that fails, all are as they were.
+
+    What the store has decides: a call may be interrupted, or not get its answer, when level 0 has the frames already.
+    """
     grown: list[tuple[Array, int]] = []
     try:
         for series, arrays, blocks in plans:
@@ -312,9 +315,26 @@ def _extend(
                     _append_background(arrays[k], series, number)
                 else:
                     arrays[k].append(blocks[k], series.axis, lock=lock)
-    except BaseException:
-        for array, axis in grown:
-            with contextlib.suppress(GzarrError):
-                if array.shape[axis] > count:
-                    array.resize(_with(array.shape, axis, count))
+    except BaseException as error:
+        own, (first, *_), _ = plans[-1]
+        # If the store does not say, nothing is taken away: readers do not see what is beyond level 0.
+        with contextlib.suppress(GzarrError):
+            if _stored(first).shape[own.axis] > count:
+                error.add_note(f"(array {first.name!r}, the other levels and the labels have the new frames already)")
+            else:
+                _cut(grown, count)
         raise
+
+
+def _cut(grown: Sequence[tuple[Array, int]], count: int) -> None:
+    """Take away what arrays have beyond ``count`` along an axis, as far as the store lets that be done."""
+    for array, axis in grown:
+        with contextlib.suppress(GzarrError):
+            shape = _stored(array).shape
+            if shape[axis] > count:
+                array.resize(_with(shape, axis, count))
+
+
+def _stored(array: Array) -> Array:
+    """Return an array as it is in the store now."""
+    return open_array(array.store, path=array.path, device="cpu")

@@ -69,13 +69,17 @@ class Description:
 
     @property
     def comparable_spacing(self) -> list[float]:
-        """Spacing in one unit for all axes of space, if the sizes of all of their units are known; or else as it is."""
+        """Spacing in one unit for all axes of space, if the sizes of all of their units are known; or else as it is.
+
+        It is not negative, also along axes whose coordinates fall.
+        """
         sizes = [meters(axis.unit) if is_space else 0.0 for axis, is_space in zip(self.axes, self.space, strict=True)]
         known = [size for size in sizes if size]
+        spacing = list(map(abs, self.spacing))
         if not known or None in sizes:
-            return list(self.spacing)
+            return spacing
         # The same units must not round the spacing.
-        return [own * (size / known[0] if size else 1.0) for own, size in zip(self.spacing, sizes, strict=True)]
+        return [own * (size / known[0] if size else 1.0) for own, size in zip(spacing, sizes, strict=True)]
 
 
 def check_version(version: Any) -> Literal[2, 3]:
@@ -95,8 +99,13 @@ def advising_versions() -> AbstractContextManager[None]:
     return advising(formats={2: "pass version='0.4'", 3: "pass version='0.5'"})
 
 
-def describe(ndim: int, axes: Any, scale: Any, translation: Any, units: Any) -> Description:
+def describe(
+    ndim: int, axes: Any, scale: Any, translation: Any, units: Any, known: Description | None = None
+) -> Description:
     """Return the description of an image from the arguments of :func:`gzarr.ome.create`.
+
+    ``known`` is where elements are along axes for which the arguments do not say it, as a document has it: its scales
+    may be negative. Without it, scales are 1 and translations 0.
 
     Raises
     ------
@@ -109,13 +118,15 @@ def describe(ndim: int, axes: Any, scale: Any, translation: Any, units: Any) -> 
         raise ArgumentError(f"axes: {ndim} different ones are needed, one for each dimension, not {quote(names)}")
     if isinstance(units, str):
         units = {axis.name: units for axis in found if axis.type == "space"}
-    texts = _for_each(units, names, None, "units", lambda unit: unit is None or isinstance(unit, str), "texts")
+    nothing = [None] * ndim
+    texts = _for_each(units, names, nothing, "units", lambda unit: unit is None or isinstance(unit, str), "texts")
     with_units = tuple(
         Axis(axis.name, axis.type, written_unit(axis, axis.unit if unit is None else unit))
         for axis, unit in zip(found, texts, strict=True)
     )
-    spacing = _for_each(scale, names, 1.0, "scale", lambda n: _is_number(n) and n > 0, "positive numbers")
-    origin = _for_each(translation, names, 0.0, "translation", _is_number, "numbers")
+    steps, starts = ([1.0] * ndim, [0.0] * ndim) if known is None else (known.spacing, known.origin)
+    spacing = _for_each(scale, names, steps, "scale", lambda n: _is_number(n) and n > 0, "positive numbers")
+    origin = _for_each(translation, names, starts, "translation", _is_number, "numbers")
     return Description(with_units, tuple(map(float, spacing)), tuple(map(float, origin)))
 
 
@@ -155,20 +166,23 @@ def _is_number(value: Any) -> bool:
     return number is not None and math.isfinite(number)
 
 
-def _for_each(given: Any, names: list[str], default: Any, what: str, is_good: Any, expected: str) -> list[Any]:
-    """Return one value for each axis, from a sequence or a mapping of some names."""
+def _for_each(
+    given: Any, names: list[str], defaults: Sequence[Any], what: str, is_good: Any, expected: str
+) -> list[Any]:
+    """Return one value for each axis, from a sequence or a mapping of some names; others have their default."""
     if given is None:
-        return [default] * len(names)
+        return list(defaults)
     if isinstance(given, Mapping):
         for name in given:
             if name not in names:
                 raise ArgumentError(f"{what}: there is no axis {quote(name)}; the axes are {', '.join(names)}")
-        values = [given.get(name, default) for name in names]
+        values = [given.get(name, default) for name, default in zip(names, defaults, strict=True)]
     elif not has_items(given):
         raise ArgumentError(f"{what} must have a value for each axis, or map names of axes to them: {quote(given)}")
     else:
         values = list(given)
-    if len(values) != len(names) or not all(map(is_good, values)):
+    checked = given.values() if isinstance(given, Mapping) else values
+    if len(values) != len(names) or not all(map(is_good, checked)):
         raise ArgumentError(f"{what} must be {len(names)} {expected}, one for each axis, not {quote(given)}")
     return values
 
@@ -235,7 +249,7 @@ def shown(omero: Omero | None, given: Any, description: Description, level: Arra
             # One element without data must not decide how all others are shown.
             found = found[np.isfinite(found)]
             if found.size:
-                low, high = apart(float(found.min()), float(found.max()))
+                low, high = apart(float(found.min()), float(found.max()), found.dtype)
                 least, most = channel.window.min, channel.window.max
                 if found.dtype.kind == "f":
                     # Floats have no range of their own.

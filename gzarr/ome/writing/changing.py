@@ -88,32 +88,29 @@ def _units(image: Image, given: Any, axes: list[Any]) -> list[dict[str, Any]]:
     """Return the axes of a document with other units; None for an axis that has none."""
     if isinstance(given, str):
         given = {axis.name: given for axis in image.axis_details if axis.type == "space"}
-    units = _for_each(image, given, image.units, "units")
-    if not all(unit is None or isinstance(unit, str) for unit in units):
+    named = _by_axis(image, given, "units")
+    if not all(unit is None or isinstance(unit, str) for unit in named.values()):
         raise ArgumentError(f"units must be texts, one for each axis, not {quote(given)}")
-    named = set(map(image._axis_name, given)) if isinstance(given, Mapping) else set(image.axes)
     found = []
-    for own, axis, unit in zip(image.axis_details, axes, units, strict=True):
-        if own.name in named:
-            unit = written_unit(own, unit)
+    for own, axis in zip(image.axis_details, axes, strict=True):
+        unit = written_unit(own, named[own.name]) if own.name in named else own.unit
         members = axis if isinstance(axis, dict) else {"name": axis}
         rest = {name: value for name, value in members.items() if name != "unit"}
         found.append(rest if unit is None else {**rest, "unit": unit})
     return found
 
 
-def _for_each(image: Image, given: Any, now: tuple[Any, ...], what: str) -> list[Any]:
-    """Return a value for each axis; of those that a mapping does not name, the one that it has."""
+def _by_axis(image: Image, given: Any, what: str) -> dict[str, Any]:
+    """Return what is given for all axes, or for those that a mapping names, by their names."""
     if isinstance(given, Mapping):
-        named = {image._axis_name(name): value for name, value in given.items()}
-        return [named.get(name, value) for name, value in zip(image.axes, now, strict=True)]
+        return {image._axis_name(name): value for name, value in given.items()}
     values = list(given) if has_items(given) else []
     if len(values) != image.ndim:
         raise ArgumentError(
             f"{what} must have a value for each of the axes {', '.join(image.axes)}, or map their names to values, not "
             f"{quote(given)}"
         )
-    return values
+    return dict(zip(image.axes, values, strict=True))
 
 
 def _move(image: Image, document: dict[str, Any], scale: Any, translation: Any) -> None:
@@ -131,9 +128,10 @@ def _move(image: Image, document: dict[str, Any], scale: Any, translation: Any) 
     own = describe(
         image.ndim,
         image.axes,
-        first.scale if scale is None else _for_each(image, scale, first.scale, "scale"),
-        first.translation if translation is None else _for_each(image, translation, first.translation, "translation"),
+        None if scale is None else _by_axis(image, scale, "scale"),
+        None if translation is None else _by_axis(image, translation, "translation"),
         None,
+        Description(image.axis_details, first.scale, first.translation),
     )
     document.pop("coordinateTransformations", None)
     datasets = []

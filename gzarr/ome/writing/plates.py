@@ -135,7 +135,8 @@ def create_field(  # noqa: PLR0913
     store, path
         Store, and path in it, of the plate.
     row, column
-        Names of the well's row and column.
+        Names of the well's row and column. An integer is a name, too: 3 is the column ``"3"``, while
+        :meth:`gzarr.ome.Plate.well` takes it as an index, from 0 on.
     data
         As for :func:`gzarr.ome.create`.
     field

@@ -14,7 +14,7 @@ from ...errors import ArgumentError, MetadataError, NodeNotFoundError, NodeTypeE
 from ...flags import check_flags
 from ...hierarchy.open import open as open_node
 from ...hierarchy.open import open_array, open_group
-from ...metadata.to_documents import with_dimension_names
+from ...metadata.to_documents import plain, with_dimension_names
 from ...nodes.change import change_array, delete_node, writable
 from ...positive import positive
 from ...progress import watch
@@ -23,6 +23,7 @@ from ...stores.keys import join_path
 from ...stores.local import LocalStore
 from ...stores.places import place_of
 from ..image import Image
+from ..metadata.documents import to_attributes
 from ..metadata.model import Multiscale, OmeMetadata
 from ..metadata.parse import parse
 from ..metadata.plates import node_path
@@ -35,7 +36,7 @@ from .new_levels import LevelLayout, LevelWork, dataset, new_level, samples
 from .plan import plan_levels
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from ...hierarchy.group import Group
     from ...metadata.model import ArrayMetadata
@@ -102,7 +103,8 @@ def pyramid(  # noqa: PLR0913
         If an argument is wrong, the image has several levels and ``overwrite`` is False, or the array is in no group;
         nothing was changed.
     NodeNotFoundError, NodeTypeError, MetadataError
-        If there is no node, if it is no image, or if its metadata cannot be read.
+        If there is no node, if it is no image, or if its metadata cannot be read, or become those of another image
+        while levels are made.
     ReadOnlyError, DeviceError, StoreError, ChunkError
         As for reading and writing arrays.
     """
@@ -270,8 +272,13 @@ class Pyramid:
                 "overwrite=True to erase it"
             )
         if old:
+
+            def with_first(document: dict[str, Any]) -> dict[str, Any]:
+                self._described(document)
+                return {**document, "datasets": document["datasets"][:1]}
+
             # Nobody is to take them for levels of the image from now on.
-            self._write([self._document["datasets"][0]])
+            self._write(with_first)
             for name in old:
                 if name in group:
                     delete_node(store, join_path(group.path, name))
@@ -282,25 +289,55 @@ class Pyramid:
         ]
         self._work = LevelWork(first, None, self.levels, targets, method=self.method, budget_bytes=self._budget_bytes)
         yield from self._work.steps()
-        version = _version(group)
+        _name_dimensions(first, description.names)
+        places = list(zip(names, scales, samples(self.levels, self.method, description), strict=True))
+
+        def with_levels(document: dict[str, Any]) -> dict[str, Any]:
+            own, *others = self._datasets(document, places)
+            level = document["datasets"][0]
+            return {
+                **document,
+                # Others may have written its path in another way.
+                "datasets": [{**level, **own, "path": level["path"]}, *others],
+                "type": self.method,
+                "metadata": {"method": "gzarr.ome.pyramid"},
+            }
+
+        self._write(with_levels)
+
+    def _datasets(self, document: dict[str, Any], places: list[tuple[str, Any, Any]]) -> list[dict[str, Any]]:
+        """Return the levels of the image as its document has it: where they are if level 0 is where that says."""
+        description = self._described(document)
+        version = _version(self.group)
         image = Multiscale(
             description.axes,
-            tuple(
-                dataset(name, description.spacing, description.origin, scale, sample)
-                for name, scale, sample in zip(
-                    names, scales, samples(self.levels, self.method, description), strict=True
-                )
-            ),
+            tuple(dataset(name, description.spacing, description.origin, *place) for name, *place in places),
         )
-        attributes = checked_attributes(OmeMetadata(version, (image,)), version)
-        found = root_of(attributes, version)
-        _name_dimensions(first, description.names)
-        self._document["type"] = self.method
-        self._document["metadata"] = {"method": "gzarr.ome.pyramid"}
-        own, *others = found["multiscales"][0]["datasets"]
-        level = self._document["datasets"][0]
-        # Others may have written its path in another way.
-        self._write([{**level, **own, "path": level["path"]}, *others])
+        # Not checked: a rule that the places of level 0 break is one that the document breaks already.
+        attributes = plain(to_attributes(OmeMetadata(version, (image,)), version))
+        found: list[dict[str, Any]] = root_of(attributes, version)["multiscales"][0]["datasets"]
+        return found
+
+    def _described(self, document: Any) -> Description:
+        """Return where a document says that the image is.
+
+        Raises
+        ------
+        MetadataError
+            If it is the document of another image.
+        """
+        version = _version(self.group)
+        metadata = parse(with_root({}, {**root_of({}, version), "multiscales": [document]}, version), version=version)
+        for error in metadata.errors.values():
+            raise error
+        image = metadata.multiscales[0]
+        description = described_by(replace(image, transforms=()))
+        first = node_path(self._document["datasets"][0]["path"])
+        if description.names != self._description.names or node_path(image.datasets[0].path) != first:
+            raise MetadataError(
+                f"{self.group.name}: another image was written while levels were made; its metadata stay as they are"
+            )
+        return description
 
     def _check_others(self, new: list[str], old: list[str]) -> None:
         """Refuse names of levels that are, or hold, levels of another image in the same group."""
@@ -315,15 +352,14 @@ class Pyramid:
                             "gzarr.ome.create(…, data=image)"
                         )
 
-    def _write(self, datasets: list[Any]) -> None:
-        """Write the description of the image with some levels; all that it has besides stays as it is."""
-        self._document = document = {**self._document, "datasets": datasets}
-
+    def _write(self, changed: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+        """Change the description of the image, as it is now: others may have changed it since the levels were begun."""
         version = _version(self.group)
 
         def described(found: dict[str, Any]) -> dict[str, Any]:
             root = root_of(found, version)
-            return with_root(found, {**root, "multiscales": [document, *list_in(root, "multiscales")[1:]]}, version)
+            document, *others = list_in(root, "multiscales") or [self._document]
+            return with_root(found, {**root, "multiscales": [changed(document), *others]}, version)
 
         self.group.attrs.change(described)
 
