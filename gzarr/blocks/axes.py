@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final
@@ -214,22 +215,66 @@ class InputAxis:
                 found.update(self.chunks.touching(*run.extent))
         return sorted(found)
 
+    def users(self, chunk: int) -> Sequence[int]:
+        """Return the blocks that need a chunk, in order; none if each block needs all of them."""
+        if self.blocks is None:
+            return ()
+        begin, end = self.chunks.extent(chunk)
+        before, after = self.halo
+        up, down = self.scale.numerator, self.scale.denominator
+        size, number_before, inside = self.blocks.size, self.blocks.count_within, self._inside
+        # In elements of the outputs: where the first one of these begins, at the earliest, or what it has; and where
+        # the first one after them begins.
+        if self.padded:
+            least = -(-(begin + 1 - self._longest_core - after) * up // down)
+            first = number_before(min(max(least, 0), size))
+        else:
+            first = number_before(max((begin - after) * up // down, 0) + 1) - 1
+        last = number_before(min(-(-(end + before) * up // down), size))
+        found = range(max(first, inside.start), min(last, inside.stop))
+        others = self._users_at_ends.get(chunk)
+        return found if others is None else sorted([*found, *others])
+
     @cached_property
-    def users(self) -> dict[int, tuple[int, ...]]:
-        """The blocks that need each chunk, in order; empty if each block needs all of them."""
+    def _inside(self) -> range:
+        """The blocks whose windows are within the array; neither their begins nor their ends decrease."""
+        if self.blocks is None:
+            return range(0)
+        count = self.blocks.count_within(self.blocks.size)
+        first = bisect_left(range(count), 0, key=lambda block: self.window(block)[0])
+        last = bisect_right(range(count), self.size, lo=first, key=lambda block: self.window(block)[1])
+        return range(first, last)
+
+    @cached_property
+    def _users_at_ends(self) -> dict[int, list[int]]:
+        """The blocks that need each chunk, of those whose windows go beyond the array."""
         found: dict[int, list[int]] = {}
         if self.blocks is not None:
-            for block in range(self.blocks.count_within(self.blocks.size)):
+            inside = self._inside
+            count = self.blocks.count_within(self.blocks.size)
+            for block in (*range(inside.start), *range(inside.stop, count)):
                 for chunk in self.chunks_of(block):
                     found.setdefault(chunk, []).append(block)
-        return {chunk: tuple(blocks) for chunk, blocks in found.items()}
+        return found
 
     @cached_property
     def is_shared(self) -> bool:
         """Whether several blocks need the same chunk."""
-        if self.blocks is None:
+        if self.blocks is None or self.blocks.count_within(self.blocks.size) < 2:
             return False
-        return any(len(blocks) > 1 for blocks in self.users.values())
+        if any(self.halo) or self._cuts_chunks:
+            return True
+        return any(len(self.users(chunk)) > 1 for chunk in self._users_at_ends)
+
+    @property
+    def _cuts_chunks(self) -> bool:
+        """Whether blocks, without what is around them, begin within chunks, or within other blocks."""
+        assert self.blocks is not None
+        if self.blocks.is_regular and self.chunks.is_regular:
+            up, down = self.scale.numerator, self.scale.denominator
+            return self.blocks.longest * down % (up * self.chunks.longest) != 0
+        needed = map(self.chunks_of, self._inside)
+        return any(one[-1] >= other[0] for one, other in itertools.pairwise(needed))
 
     @cached_property
     def longest_window(self) -> int:

@@ -1,9 +1,9 @@
 """Measurements of labelled objects: one pass over the blocks, whose tables are merged.
 
-Sums of elements and of coordinates are merged, not means: for integers they are exact below 2⁵³. Deviations are summed
-from an element of the object in each block, so that a small deviation of large numbers keeps its digits; from the mean,
-where the sum would be beyond float64. Infinite elements have no differences (NaN): of objects that have some, the
-extremes tell the mean.
+Sums of elements and of coordinates are merged, not means, and with what their rounding leaves out: for integers they
+are exact below 2⁵³, whatever they are summed from. Squares of the differences to the mean are merged by the difference
+of two means, which has more digits than these. Where a sum is beyond float64, means are merged. Of objects that have
+infinite elements, the extremes tell the mean.
 """
 
 from __future__ import annotations
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 #: Numbers times two to the power of this one do not add up to more than float64 can be.
 _SMALLER: Final = -64
+#: Numbers times this one, less what that adds, have their upper half of digits.
+_SPLIT: Final = 134217729.0
 _WANTED: Final = f"measure takes labels and images: each is {KINDS}"
 
 
@@ -145,9 +147,13 @@ class _Table:
         Number of elements, int64 ``(n,)``.
     sums, boxes
         Sums of coordinates, int64 ``(n, ndim)``, and begin and end along each axis, int64 ``(n, ndim, 2)``.
-    shifts, totals, squares
-        Of each image an element or the mean, the sum of the differences to it, and of the squares of the differences to
-        the mean, float64 ``(images, n)``.
+    totals, rests
+        Of each image the sum of the elements, and what its rounding has left out, float64 ``(images, n)``; not finite
+        where the sum is beyond float64, or elements are not finite.
+    means
+        Of each image the mean, float64 ``(images, n)``; undefined where elements are not finite.
+    squares
+        Of each image the sum of the squares of the differences to the mean, float64 ``(images, n)``.
     least, most
         Extremes, float64 ``(images, n)``.
     """
@@ -156,20 +162,23 @@ class _Table:
     areas: npt.NDArray[np.int64]
     sums: npt.NDArray[np.int64]
     boxes: npt.NDArray[np.int64]
-    shifts: npt.NDArray[np.float64]
     totals: npt.NDArray[np.float64]
+    rests: npt.NDArray[np.float64]
+    means: npt.NDArray[np.float64]
     squares: npt.NDArray[np.float64]
     least: npt.NDArray[np.float64]
     most: npt.NDArray[np.float64]
 
-    @property
-    @np.errstate(invalid="ignore", over="ignore")
-    def means(self) -> npt.NDArray[np.float64]:
-        """Means of the elements of each image, float64 ``(images, n)``."""
-        n = self.areas.astype(np.float64)
-        found = (self.shifts * n + self.totals) / n
-        found = np.where(np.isfinite(found), found, self.shifts + self.totals / n)
-        return np.where(_are_finite(self.least, self.most), found, self.least + self.most)
+    def rests_of_means(self, at: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+        """Return what the rounding of the means of some labels has left out, 0 where it is not known."""
+        n, means = self.areas[at].astype(np.float64), self.means[:, at]
+        # The product of both, without rounding: the upper half of the digits of each times the lower one of the other.
+        high_mean, high_n = (x * _SPLIT - (x * _SPLIT - x) for x in (means, n))
+        low_mean, low_n = means - high_mean, n - high_n
+        product = means * n
+        left_out = ((high_mean * high_n - product) + high_mean * low_n + low_mean * high_n) + low_mean * low_n
+        found = ((self.totals[:, at] - product) - left_out + self.rests[:, at]) / n
+        return np.where(np.isfinite(found), found, 0)
 
     @np.errstate(invalid="ignore", over="ignore")
     def merged(self, other: _Table) -> _Table:
@@ -180,34 +189,35 @@ class _Table:
         areas, sums = np.zeros(n, np.int64), np.zeros((n, ndim), np.int64)
         boxes = np.empty((n, ndim, 2), np.int64)
         boxes[..., 0], boxes[..., 1] = np.iinfo(np.int64).max, 0
-        shifts, totals, squares = (np.zeros((images, n)) for _ in range(3))
+        totals, rests, means, squares = (np.zeros((images, n)) for _ in range(4))
         least, most = np.full((images, n), np.inf), np.full((images, n), -np.inf)
-        # Of those that both have, what their means differ by.
-        _, a, b = np.intersect1d(self.labels, other.labels, assume_unique=True, return_indices=True)
-        n_a, n_b = self.areas[a].astype(np.float64), other.areas[b].astype(np.float64)
-        shift = other.shifts[:, b] - self.shifts[:, a]
-        apart = shift + (other.totals[:, b] / n_b - self.totals[:, a] / n_a)
-        squares[:, own[a]] = apart**2 * (n_a * n_b / (n_a + n_b))
-        totals[:, own[a]] = n_b * shift
-        shifts[:, theirs], shifts[:, own] = other.shifts, self.shifts
         for at, table in ((own, self), (theirs, other)):
             areas[at] += table.areas
             sums[at] += table.sums
             boxes[at, :, 0] = np.minimum(boxes[at, :, 0], table.boxes[..., 0])
             boxes[at, :, 1] = np.maximum(boxes[at, :, 1], table.boxes[..., 1])
-            totals[:, at] += table.totals
+            rests[:, at] += table.rests
+            means[:, at], totals[:, at] = table.means, table.totals
             squares[:, at] += table.squares
             least[:, at] = np.minimum(least[:, at], table.least)
             most[:, at] = np.maximum(most[:, at], table.most)
-        beyond = np.zeros((images, n), bool)
-        beyond[:, own[a]] = ~np.isfinite(totals[:, own[a]])
-        beyond &= _are_finite(least, most)
-        if beyond.any():
-            means = np.zeros((images, n))
-            for at, table in ((own, self), (theirs, other)):
-                means[:, at] += table.means * (table.areas / areas[at])
-            shifts, totals = np.where(beyond, means, shifts), np.where(beyond, 0, totals)
-        return _Table(labels, areas, sums, boxes, shifts, totals, squares, least, most)
+        # Those that both have.
+        _, a, b = np.intersect1d(self.labels, other.labels, assume_unique=True, return_indices=True)
+        both = own[a]
+        n_a, n_b, count = (x.astype(np.float64) for x in (self.areas[a], other.areas[b], areas[both]))
+        apart = (other.means[:, b] - self.means[:, a]) + (other.rests_of_means(b) - self.rests_of_means(a))
+        squares[:, both] += apart**2 * (n_a * n_b / count)
+        one, two = self.totals[:, a], other.totals[:, b]
+        total = one + two
+        part = total - one
+        totals[:, both] = total
+        rests[:, both] += (one - (total - part)) + (two - part)
+        found = (total + rests[:, both]) / count
+        weighted = self.means[:, a] * (n_a / count) + other.means[:, b] * (n_b / count)
+        # Of large numbers that are alike, it is one of them.
+        weighted = np.clip(weighted, least[:, both], most[:, both])
+        means[:, both] = np.where(np.isfinite(found), found, weighted)
+        return _Table(labels, areas, sums, boxes, totals, rests, means, squares, least, most)
 
 
 def _are_finite(least: npt.NDArray[Any], most: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
@@ -234,38 +244,49 @@ class _Measuring:
         found = regions_of(labels, self.background, images)
         begins = np.array([s.start for s in block_info.box], np.int64)
         n = found.areas.astype(np.float64)
-        shift, total, squares = (found.images[..., i] for i in (R.SHIFT, R.SUM, R.SQUARES))
+        total, rest, squares = (found.images[..., i] for i in (R.SUM, R.REST, R.SQUARES))
         least, most = found.images[..., R.LEAST], found.images[..., R.MOST]
+        means = (total + rest) / n
         is_finite = _are_finite(least, most)
-        of_mean = total**2 / n
-        of_mean = np.where(np.isfinite(of_mean), of_mean, total * (total / n))
-        # Sums of squares that are beyond float64 stay so.
-        squares = np.where(is_finite & ~np.isfinite(squares), np.inf, np.maximum(squares - of_mean, 0))
-        beyond = is_finite & ~np.isfinite(total)
-        if beyond.any():
-            means = [_means(labels, found.labels, image) for image in images]
-            shift, total = np.where(beyond, means, shift), np.where(beyond, 0, total)
+        if (is_finite & ~(np.isfinite(means) & np.isfinite(squares))).any():
+            for i, image in enumerate(images):
+                beyond = is_finite[i] & ~(np.isfinite(means[i]) & np.isfinite(squares[i]))
+                if beyond.any():
+                    means[i], of_all = _means_and_squares(labels, found.labels, image, means[i], least[i], most[i])
+                    squares[i] = np.where(beyond, of_all, squares[i])
+        squares = np.where(is_finite, np.maximum(squares, 0), np.nan)
         return _Table(
             found.labels,
             found.areas,
             found.sums + found.areas[:, None] * begins,
             found.boxes + begins[:, None],
-            shift,
             total,
+            rest,
+            means,
             squares,
             least,
             most,
         )
 
 
-def _means(labels: npt.NDArray[Any], found: npt.NDArray[np.uint64], image: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
-    """Return the mean of the elements with each label, whose sum may be beyond float64."""
+def _means_and_squares(
+    labels: npt.NDArray[Any],
+    found: npt.NDArray[np.uint64],
+    image: npt.NDArray[Any],
+    known: npt.NDArray[np.float64],
+    least: npt.NDArray[np.float64],
+    most: npt.NDArray[np.float64],
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Return the means of the elements with each label, those that are known where finite, and the squares."""
     bits = bits_of(labels).ravel().astype(np.uint64)
     at = np.minimum(np.searchsorted(found, bits), len(found) - 1)
     is_object = found[at] == bits
-    values = np.ldexp(image.ravel()[is_object].astype(np.float64), _SMALLER)
-    n = np.bincount(at[is_object], minlength=len(found))
-    return np.ldexp(np.bincount(at[is_object], values, len(found)) / n, -_SMALLER)
+    at, values = at[is_object], image.ravel()[is_object].astype(np.float64)
+    sums = np.bincount(at, np.ldexp(values, _SMALLER), len(found))
+    means = np.ldexp(sums / np.bincount(at, minlength=len(found)), -_SMALLER)
+    means = np.where(np.isfinite(known), known, np.clip(means, least, most))
+    squares: Any = np.bincount(at, (values - means[at]) ** 2, len(found))
+    return means, squares
 
 
 class _Merging:
@@ -280,7 +301,7 @@ class _Merging:
     def __init__(self, ndim: int, images: int) -> None:
         whole, part = np.zeros(0, np.int64), np.zeros((images, 0))
         boxes = np.zeros((0, ndim, 2), np.int64)
-        self._empty = _Table(whole.astype(np.uint64), whole, boxes[..., 0], boxes, part, part, part, part, part)
+        self._empty = _Table(whole.astype(np.uint64), whole, boxes[..., 0], boxes, part, part, part, part, part, part)
         self._merged: list[_Table] = []
         self._waiting: dict[int, _Table] = {}
         self._next = 0
@@ -305,6 +326,7 @@ class _Merging:
         return self._merged[0] if self._merged else self._empty
 
 
+@np.errstate(invalid="ignore", over="ignore")
 def _records(table: _Table, dtype: np.dtype[Any], spacings: Sequence[Any], *, several: bool, like: str) -> Any:
     """Return a table as NumPy records or as a DataFrame."""
     ndim, images = len(spacings), len(table.totals)
@@ -318,7 +340,7 @@ def _records(table: _Table, dtype: np.dtype[Any], spacings: Sequence[Any], *, se
     for d, length in enumerate(spacings):
         columns[f"centroid-{d}"] = table.sums[:, d] / n * float(length)
     each_image = (
-        ("mean", table.means),
+        ("mean", np.where(_are_finite(table.least, table.most), table.means, table.least + table.most)),
         ("std", np.sqrt(table.squares / n)),
         ("min", table.least),
         ("max", table.most),

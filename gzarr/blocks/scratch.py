@@ -13,6 +13,7 @@ from ..arrays.exporting import ExportedArray
 from ..arrays.host_copies import host_copy
 from ..arrays.stored_chunks import stored_chunks
 from ..documents.json import quote
+from ..dtypes.properties import native
 from ..errors import ArgumentError, GzarrError, NodeNotFoundError, OutputError
 from ..hierarchy.create import create_array
 from ..hierarchy.open import open_array
@@ -253,7 +254,7 @@ class KeepWindows:
             return
         windows, array = self._windows, self._windows.array
         result = self._function(*blocks, block_info=block_info)
-        if result.dtype != array.dtype:
+        if native(result.dtype) != array.dtype:
             raise ArgumentError(
                 f"{self._function.__name__} returned elements of {result.dtype} for {block_info}, and of {array.dtype} "
                 "for the first block: have it return one data type"
@@ -262,14 +263,10 @@ class KeepWindows:
         target_shape = tuple(s.stop - s.start for s in box)
         # There is no halo at the ends of the array with boundary=None.
         begins = [full - own for (full, _), (own, _) in zip(windows.halos, block_info.halo, strict=True)]
-        # What pads a block comes last.
-        whole = tuple(
-            min(before + n + after, room - begin)
-            for n, (before, after), room, begin in zip(
-                block_info.shape, block_info.halo, target_shape, begins, strict=True
-            )
-        )
-        if result.ndim != len(whole) or any(n < m for n, m in zip(result.shape, whole, strict=True)):
+        # As the function was given it; what pads a block comes last.
+        given = tuple(before + n + after for n, (before, after) in zip(block_info.shape, block_info.halo, strict=True))
+        whole = tuple(min(n, room - begin) for n, room, begin in zip(given, target_shape, begins, strict=True))
+        if result.shape not in (whole, given):
             raise ArgumentError(
                 f"{self._function.__name__} returned labels of shape {result.shape} for {block_info}; expected them "
                 f"with the halo, {whole}, because instances are compared there"

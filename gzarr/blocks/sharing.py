@@ -137,7 +137,7 @@ class SharedPieces:
         users: list[Sequence[int]] = [range(n) for n in self._order.grid_shape]
         for axis, i in zip(self._axes, coords, strict=True):
             if axis.output is not None and axis.blocks is not None:
-                users[axis.output] = axis.users[i]
+                users[axis.output] = axis.users(i)
         return users
 
     def _next_use(self, piece: SharedPiece, now: tuple[Index, Index]) -> tuple[Index, Index]:

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+
 from ..arrays.array import Array
 from ..arrays.exporting import ExportedArray
 from ..arrays.outputs import HOST
@@ -40,8 +42,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
     from concurrent.futures import Executor
 
-    import numpy as np
-
     from .axes import InputAxis
     from .blocks import Block, BlockGrid
     from .computing import Computing
@@ -62,6 +62,10 @@ _REMOTE: Final = 8
 _AHEAD: Final = 16
 #: Parts of the work, if other processes do it.
 _PARTS: Final = 64
+#: What arrays on a device have.
+_ON_DEVICE: Final = "__cuda_array_interface__"
+#: Most candidates that are looked at for an element that two arrays in memory have in common.
+_MOST_WORK: Final = 10_000
 
 
 @dataclass(frozen=True)
@@ -172,6 +176,11 @@ class BlockWork:
         for one, other in itertools.combinations([array for array in self._outputs if isinstance(array, Array)], 2):
             if places[id(one)].overlaps(places[id(other)]):
                 raise ArgumentError(f"{one.name} is an output twice; pass another array, or store, for one of them")
+        in_memory = [array for array in self._outputs if isinstance(array, np.ndarray) or hasattr(array, _ON_DEVICE)]
+        if any(itertools.starmap(_share_memory, itertools.combinations(in_memory, 2))):
+            raise ArgumentError(
+                "an array in memory is an output twice, or two have elements in common; pass another one"
+            )
         virtual = [(array.store, array.path) for array in self._inputs if is_virtual(places[id(array)])]
         for output in self._outputs if virtual else ():
             if isinstance(output, Array):
@@ -380,6 +389,20 @@ class _ResultsOfBlock:
     def work_on(self, part: Index) -> tuple[list[Any], Any]:
         """Return the results of a block and its value."""
         return self._work.results_of(part)
+
+
+def _share_memory(one: Any, other: Any) -> bool:
+    """Return whether arrays have elements in common, or may have some and it takes long to tell."""
+    if one is other:
+        return True
+    # Of other arrays on a device nothing is known.
+    if hasattr(one, _ON_DEVICE) or hasattr(other, _ON_DEVICE) or not np.may_share_memory(one, other):
+        return False
+    try:
+        most: Any = _MOST_WORK
+        return np.shares_memory(one, other, max_work=most)
+    except np.exceptions.TooHardError:
+        return True
 
 
 def most_threads(arrays: Sequence[Any], device: str) -> int:

@@ -40,9 +40,11 @@ class _Portable:
 
     def _describe(self) -> bytes:
         array: Any = self.array
-        selection = None
+        view = None
         if isinstance(self.array, gzarr.ArrayView):
-            array, selection = self.array.base, self.array.selection
+            # Views of all kinds are made of the array and what else they are pickled with.
+            kind, (array, *others) = self.array.__reduce__()
+            view = kind, others
         if self.writes:
             check_shared(array)
         # Tasks need neither attributes nor documents, which may be large.
@@ -54,7 +56,7 @@ class _Portable:
             "mode": "r+" if self.writes else "r",
             "write_empty_chunks": array.write_empty_chunks,
         }
-        described = (metadata, array.store, array.path, options, selection)
+        described = (metadata, array.store, array.path, options, view)
         try:
             return pickle.dumps(described)
         except (pickle.PicklingError, AttributeError, TypeError):
@@ -67,9 +69,12 @@ class _Portable:
 
 @functools.lru_cache(maxsize=_KEPT_ARRAYS)
 def _opened(data: bytes) -> gzarr.Array | gzarr.ArrayView:
-    metadata, store, path, options, selection = pickle.loads(data)
+    metadata, store, path, options, view = pickle.loads(data)
     array = gzarr.Array(metadata, store, path, **options)
-    return array if selection is None else array.view[selection]
+    if view is None:
+        return array
+    kind, others = view
+    return kind(array, *others)  # type: ignore[no-any-return]
 
 
 def _arrived(kind: type[_Portable], writes: bool, data: bytes) -> _Portable:

@@ -71,6 +71,9 @@ class RecodedView(ArrayView):
 
     __hash__: ClassVar[None] = None
 
+    def __dask_tokenize__(self) -> str:
+        return f"{super().__dask_tokenize__()} {self._numbers.tolist()} {self.dtype}"
+
     @property
     def view(self) -> NoReturn:
         """Not for codes that are mapped: a view of them would be one of the codes as they are stored.

@@ -1,6 +1,10 @@
 """What is known of each label of a block: its elements, their places, and the elements of images there.
 
 Labels are any integers; each gets a place in a table of hashes, which is looked up once a run of equal elements.
+
+Elements of images are added with what the rounding of each sum leaves out. Squares are those of differences to the mean
+of a few elements of a run, which are read twice; those of runs are merged (Chan, Golub and LeVeque), so that neither
+large numbers nor outliers cost digits.
 """
 
 from __future__ import annotations
@@ -32,8 +36,8 @@ from .slots.regions import (
     NEW,
     OLD,
     OLD_COUNT,
+    REST,
     ROWS,
-    SHIFT,
     SOURCE,
     SQUARES,
     STATISTICS,
@@ -75,37 +79,91 @@ def place_of(job: int, label: Any) -> int:
     return place
 
 
-def _make_image(view: Any) -> Any:
-    """``add(…)`` for an image of one type."""
+#: Elements of a run that are read twice, while they are in the cache.
+_PIECE = 2048
+#: Numbers times this one, less what that adds, have their upper half of digits.
+_SPLIT = 134217729.0
+
+
+@in_line
+def rest_of_sum(one: float, other: float, total: float) -> float:
+    """Return what the rounding of the sum of two numbers has left out."""
+    part_of_other = total - one
+    return (one - (total - part_of_other)) + (other - part_of_other)
+
+
+@in_line
+def rest_of_mean(total: float, rest: float, n: float, mean: float) -> float:
+    """Return what the rounding of a mean has left out."""
+    high_mean = mean * _SPLIT - (mean * _SPLIT - mean)
+    high_n = n * _SPLIT - (n * _SPLIT - n)
+    low_mean = mean - high_mean
+    low_n = n - high_n
+    product = mean * n
+    left_out = ((high_mean * high_n - product) + high_mean * low_n + low_mean * high_n) + low_mean * low_n
+    return ((total - product) - left_out + rest) / n
+
+
+def _make_image(view: Any, *, exact: bool = False) -> Any:
+    """``add(…)`` for an image of one type; the sums of elements of a piece may be exact as int64."""
 
     @part
-    def add(address: int, at: int, begin: int, end: int, row: int, length: int, is_new: bool) -> None:
-        """Add the elements of a run to what is measured."""
+    def add(address: int, at: int, begin: int, end: int, known: int) -> None:
+        """Add the elements of a run to what is measured of as many as are known."""
         x = view(address + 0)
         m = f64(at)
-        base = row * length
-        if is_new:
-            first = float64(x[base + begin])
-            m[SHIFT] = first
+        if known == 0:
             m[SUM] = 0
+            m[REST] = 0
             m[SQUARES] = 0
-            m[LEAST] = first
-            m[MOST] = first
-        shift = m[SHIFT]
+            m[LEAST] = float64(x[begin])
+            m[MOST] = float64(x[begin])
         total = m[SUM]
+        rest = m[REST]
         squares = m[SQUARES]
         least = m[LEAST]
         most = m[MOST]
-        for k in range(base + begin, base + end):
-            v = float64(x[k])
-            total += v - shift
-            squares += (v - shift) * (v - shift)
-            # Once NaN, always NaN.
-            if v < least or v != v:
-                least = v
-            if v > most or v != v:
-                most = v
+        count = float64(known)
+        while begin < end:
+            stop = min(begin + _PIECE, end)
+            own = 0.0
+            own_rest = 0.0
+            whole = int64(0)
+            for k in range(begin, stop):
+                v = float64(x[k])
+                if exact:
+                    whole += int64(x[k])
+                else:
+                    next_own = own + v
+                    own_rest += rest_of_sum(own, v, next_own)
+                    own = next_own
+                # Once NaN, always NaN.
+                if v < least or v != v:
+                    least = v
+                if v > most or v != v:
+                    most = v
+            if exact:
+                own = float64(whole)
+            n = float64(stop - begin)
+            mean = (own + own_rest) / n
+            apart = 0.0
+            own_squares = 0.0
+            for k in range(begin, stop):
+                difference = float64(x[k]) - mean
+                apart += difference
+                own_squares += difference * difference
+            squares += own_squares - apart * apart / n
+            if count > 0:
+                known_mean = (total + rest) / count
+                difference = (mean - known_mean) + (apart / n - rest_of_mean(total, rest, count, known_mean))
+                squares += difference * difference * (count * n / (count + n))
+            next_total = total + own
+            rest += rest_of_sum(total, own, next_total) + own_rest
+            total = next_total
+            count += n
+            begin = stop
         m[SUM] = total
+        m[REST] = rest
         m[SQUARES] = squares
         m[LEAST] = least
         m[MOST] = most
@@ -113,34 +171,35 @@ def _make_image(view: Any) -> Any:
     return add
 
 
-_u1, _u2, _u4, _u8 = _make_image(u8), _make_image(u16), _make_image(u32), _make_image(u64)
-_i1, _i2, _i4, _i8 = _make_image(i8), _make_image(i16), _make_image(i32), _make_image(i64)
+_u1, _u2, _u4 = _make_image(u8, exact=True), _make_image(u16, exact=True), _make_image(u32, exact=True)
+_i1, _i2, _i4 = _make_image(i8, exact=True), _make_image(i16, exact=True), _make_image(i32, exact=True)
+_u8, _i8 = _make_image(u64), _make_image(i64)
 _f4, _f8 = _make_image(f32), _make_image(f64)
 
 
 @in_line
-def add_of_kind(kind: int, address: int, at: int, begin: int, end: int, row: int, length: int, is_new: bool) -> None:
+def add_of_kind(kind: int, address: int, at: int, begin: int, end: int, known: int) -> None:
     """Add the elements of a run of an image of a kind."""
     if kind == 0:
-        _u1(address, at, begin, end, row, length, is_new)
+        _u1(address, at, begin, end, known)
     elif kind == 1:
-        _u2(address, at, begin, end, row, length, is_new)
+        _u2(address, at, begin, end, known)
     elif kind == 2:
-        _u4(address, at, begin, end, row, length, is_new)
+        _u4(address, at, begin, end, known)
     elif kind == 3:
-        _u8(address, at, begin, end, row, length, is_new)
+        _u8(address, at, begin, end, known)
     elif kind == 4:
-        _i1(address, at, begin, end, row, length, is_new)
+        _i1(address, at, begin, end, known)
     elif kind == 5:
-        _i2(address, at, begin, end, row, length, is_new)
+        _i2(address, at, begin, end, known)
     elif kind == 6:
-        _i4(address, at, begin, end, row, length, is_new)
+        _i4(address, at, begin, end, known)
     elif kind == 7:
-        _i8(address, at, begin, end, row, length, is_new)
+        _i8(address, at, begin, end, known)
     elif kind == 8:
-        _f4(address, at, begin, end, row, length, is_new)
+        _f4(address, at, begin, end, known)
     else:
-        _f8(address, at, begin, end, row, length, is_new)
+        _f8(address, at, begin, end, known)
 
 
 @part
@@ -154,9 +213,10 @@ def add_run(job: int, place: int, row: int, begin: int, end: int) -> None:
     sums = i64(j[SUMS] + 8 * place * axes)
     box = i64(j[BOXES] + 16 * place * axes)
     coords = i64(j[COORDS])
-    is_new = areas[place] == 0
-    if is_new:
-        i64(j[FIRSTS])[place] = row * j[LENGTH] + begin
+    known = areas[place]
+    first = row * j[LENGTH]
+    if known == 0:
+        i64(j[FIRSTS])[place] = first + begin
     areas[place] += n
     for d in range(last):
         c = coords[d]
@@ -169,7 +229,7 @@ def add_run(job: int, place: int, row: int, begin: int, end: int) -> None:
     images = i64(j[IMAGE_ROWS])
     for i in range(j[IMAGES]):
         at = j[MEASURES] + 8 * STATISTICS * (i * j[CAPACITY] + place)
-        add_of_kind(images[2 * i + 1], images[2 * i], at, begin, end, row, j[LENGTH], is_new)
+        add_of_kind(images[2 * i + 1], images[2 * i], at, first + begin, first + end, known)
 
 
 def _make(view: Any, kind: Any, width: int) -> tuple[Any, Any, Any]:

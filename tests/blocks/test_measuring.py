@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import math
 import warnings
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -121,6 +123,36 @@ def test_numbers_whose_differences_add_up_to_more_than_numbers_can_be(values: li
         np.testing.assert_array_equal(table["intensity_std"][::2], objects.std(axis=1))
     assert (table["intensity_std"][::2] == np.inf).all()
     assert [set(table[name][1::2].tolist()) for name in OF_IMAGES] == [{2.0}, {1.0}, {1.0}, {3.0}]
+
+
+@pytest.mark.parametrize("block", [1000, 3000, -1])
+def test_outliers_cost_no_digits(block: int) -> None:
+    """The expected numbers are those of fractions, of which NumPy's are a few roundings off."""
+    n = 6000
+    whole = np.full(n, 100)
+    whole[[0, -1]] = 10**15, -(10**15)
+    first, last, large = np.ones(n), np.full(n, 0.1), np.full(n, 1e15)
+    first[0], last[-1], large[::2] = 1e11, 1e11, 1e15 + 1
+    images = [whole, first, last, large, np.where(np.arange(n) % 2, 1 << 62, (1 << 62) + 4096), np.full(n, 0.1)]
+    table = measure(np.ones(n, "u1"), *images, block=block)
+    for i, image in enumerate(images):
+        elements = [Fraction(x) for x in image.tolist()]
+        mean = sum(elements) / n
+        np.testing.assert_allclose(table[f"intensity_mean-{i}"], float(mean), rtol=3e-16)
+        squares = sum((x - mean) ** 2 for x in elements)
+        np.testing.assert_allclose(table[f"intensity_std-{i}"], math.sqrt(squares / n), rtol=1e-13)
+
+
+def test_large_numbers_that_are_alike() -> None:
+    for block in (1, 2, -1):
+        table = measure(np.ones(5, "u1"), np.full(5, LARGE), block=block)
+        assert [table[name].tolist() for name in OF_IMAGES] == [[LARGE], [0], [LARGE], [LARGE]]
+
+
+def test_squares_beyond_float64_cost_means_no_digits() -> None:
+    for block in (1, 2, -1):
+        table = measure(np.ones(3, "u1"), np.array([1e200, 3, -1e200]), block=block)
+        assert [table[name].tolist() for name in OF_IMAGES] == [[1], [np.inf], [-1e200], [1e200]]
 
 
 def test_nothing_is_a_table_without_rows() -> None:

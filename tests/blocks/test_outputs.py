@@ -274,6 +274,15 @@ def test_an_output_that_is_read_elsewhere_is_refused() -> None:
     np.testing.assert_array_equal(total, data.sum(0))
 
 
+def test_an_array_in_memory_is_one_output() -> None:
+    x, both = np.arange(12), np.zeros(24, int)
+    for out in ([both[:12], both[:12]], [both[:12], both[11::-1]], [both[:12], both[11:23]]):
+        with pytest.raises(ArgumentError, match="elements in common"):
+            gzarr.map_blocks(lambda w: (w, w + 100), x, out=out, block=4)
+    gzarr.map_blocks(lambda w: (w, w + 100), x, out=[both[::2], both[1::2]], block=4)
+    np.testing.assert_array_equal(both.reshape(-1, 2), np.stack([x, x + 100], 1))
+
+
 def test_a_new_axis_is_whole_in_every_block() -> None:
     source = stored(elements((40, 40)), (8, 8))
     out = gzarr.create_array({}, shape=(16, 40, 40), chunks=(1, 8, 8), dtype="i4", device="cpu")

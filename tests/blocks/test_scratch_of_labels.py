@@ -99,3 +99,23 @@ def test_blocks_that_are_padded(shape: tuple[int, ...]) -> None:
     assert len(seen) == 1
     assert objects == count
     np.testing.assert_array_equal(labels, expected)
+
+
+def test_labels_of_another_byte_order() -> None:
+    expected, count = label(MASK, function=instances, halo=2, block=4)
+    found, objects = label(MASK, function=lambda x: instances(x).astype(">i4"), halo=2, block=4)
+    assert objects == count
+    np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("pad_blocks", [False, True])
+def test_labels_beyond_the_halo_are_refused(pad_blocks: bool) -> None:
+    with pytest.raises(gzarr.ArgumentError, match=r"labels of shape \(12, 12\) .* with the halo, \(8, 8\)"):
+        label(
+            MASK,
+            function=lambda x: instances(np.pad(x, 2)),
+            halo=2,
+            block=4,
+            boundary=0,
+            pad_blocks=pad_blocks,
+        )

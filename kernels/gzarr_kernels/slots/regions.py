@@ -42,9 +42,11 @@ TARGET = 23
 TARGET_WIDTH = 24
 SIZE = 25
 
-#: What is measured of an image: its first element; sums of the difference to it, and of the square of that; extremes.
-SHIFT = 0
-SUM = 1
+#: What is measured of an image: the sum of the elements, and what is to be added to it, which its rounding has left
+#: out; the sum of the squares of their differences to their mean; extremes. If the sum is beyond float64, it and the
+#: squares are undefined.
+SUM = 0
+REST = 1
 SQUARES = 2
 LEAST = 3
 MOST = 4
