@@ -151,9 +151,13 @@ def new_metadata(
     plain_attributes = plain({} if given["attributes"] is None else given["attributes"])
     names = _dimension_names(given["dimension_names"], len(size))
     if names is not None and not format.features.dimension_names:
-        if None in names:
+        if names and not any(name is not None for name in names):
+            # Version 3's other way to say that no dimension has a name.
+            names = None
+        elif None in names:
             raise ArgumentError("before version 3, either all dimensions have a name or none; got a None among them")
-        plain_attributes = {**plain_attributes, DIMENSIONS_ATTRIBUTE: list(names)}
+        else:
+            plain_attributes = {**plain_attributes, DIMENSIONS_ATTRIBUTE: list(names)}
     metadata = ArrayMetadata(
         chunk_grid=chunk_grid,
         dtype=element,

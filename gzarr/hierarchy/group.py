@@ -530,13 +530,15 @@ class Group(GroupProperties, Mapping[str, "Array | Group"]):
         NodeNotFoundError
             If there is no such node.
         ArgumentError
-            If there is a node at ``dest``; nothing was changed.
+            If there is a node at ``dest``, the node would become part of a hierarchy of another format, or a dimension
+            of NCZarr would not be in a group above its array any more; nothing was changed.
         ReadOnlyError
             If the group is read-only; nothing was touched.
         StoreError
             If the store fails. The source is only erased once everything is at ``dest``.
         """
-        move_node(self._writable(), self._path_of_member(source), self._path_to_change(dest), self.zarr_format)
+        children_format = self._metadata.children_format
+        move_node(self._writable(), self._path_of_member(source), self._path_to_change(dest), children_format)
 
     def tree(self, level: int | None = None) -> Tree:
         """Return the hierarchy below as a tree that prints.

@@ -16,25 +16,26 @@ from ..arrays.objects import TEXTS, object_codec
 from ..arrays.view import ArrayView
 from ..documents.json import quote, unpaired_surrogates
 from ..dtypes.properties import native
-from ..errors import ArgumentError, NodeTypeError, StoreError
+from ..errors import ArgumentError, GzarrError, NodeTypeError
 from ..flags import check_flags, flag, optional_flag
 from ..metadata.formats import FORMATS, check_zarr_format
 from ..metadata.model import GroupMetadata
 from ..metadata.to_documents import SourceNames, array_documents, check_shape, check_text, plain, with_attributes
-from ..nodes.change import documents_first, erase_node, hold_documents, set_documents
+from ..nodes.change import documents_first, erase_node, hold_documents, reader_of, set_documents
 from ..nodes.create import (
+    abandon_array,
     begin_array,
     check_free,
     check_name,
-    erase_strays,
+    discarding,
     finish_array,
     inspect_location,
     put_in_place,
+    stage_at,
     write_new_array,
     write_new_group,
 )
-from ..stores.base import StagingStore
-from ..stores.locks import hold_node
+from ..stores.locks import claim, hold_node
 from .array_spec import check_names, data_type, new_metadata
 from .auto_chunks import mean_nbytes
 
@@ -63,7 +64,7 @@ class NewArray:
     Attributes
     ----------
     array
-        The array, as it will be (in a draft hierarchy, but for the keys of its chunks).
+        The array, as it will be, unless another hierarchy of a draft is created around it before it is.
     """
 
     def __init__(
@@ -95,9 +96,10 @@ class NewArray:
             data, shape, described = arguments_of_data(data, shape, described, zarr_format, fill_masked=fill_masked)
         elif shape is None:
             raise ArgumentError("a new array needs a shape (or data)")
-        # Arguments first: checking them needs no store.
+        # Arguments first: checking them needs no store, unless a hierarchy says how documents are spelled.
+        layout = reader_of(store).layout(path) if FORMATS[zarr_format].has_entry_point else None
         object_nbytes = mean_nbytes(data)
-        metadata = new_metadata(path, shape, zarr_format, object_nbytes=object_nbytes, **described)
+        metadata = new_metadata(path, shape, zarr_format, layout=layout, object_nbytes=object_nbytes, **described)
         _check_text(metadata, described)
         # Read before anything is erased: data may be what is overwritten.
         self._data = data if data is None else all_of(data, metadata, f"/{path}", fill_masked=fill_masked)
@@ -128,7 +130,8 @@ class NewArray:
         """Create the array and write its data."""
         # The node is held until its data is written, so that nobody replaces it, or erases or moves a group above it,
         # and gets a mixture of data.
-        with hold_node(self._store, self._path, below=self._overwrite):
+        with hold_node(self._store, self._path, below=self._overwrite), contextlib.ExitStack() as claimed:
+            claimed.enter_context(claim(self._store, self._path, creates=True))
             with hold_documents(self._store, self._path):
                 location = self._location()
                 if location.layout is not None:
@@ -145,35 +148,29 @@ class NewArray:
                 if self._data is None or not metadata.size:
                     write_new_array(self._store, self._path, metadata, location, overwrite=self._overwrite)
                     return self.array
-                stage = self._stage(location)
+                if not self._overwrite:
+                    check_free(self._store, self._path, location, self._format, group=False)
+                stage = stage_at(self._store, self._path, location, overwrite=self._overwrite)
                 first = stage is None and documents_first(self._store)
                 if first:
                     write_new_array(self._store, self._path, metadata, location, overwrite=self._overwrite)
                 elif stage is None:
                     location = begin_array(self._store, self._path, metadata, location, overwrite=self._overwrite)
             if stage is not None:
+                # Others need not wait: who has written everything first gets the place.
+                claimed.close()
                 self._write_aside(stage, location)
             else:
                 self._write_in_place(location, first=first)
         return self.array
 
-    def _stage(self, location: Location) -> Stage | None:
-        """Begin to make the array aside, if the store can do that and it will be all that there is at its place."""
-        store = self._store
-        if location.layout is not None or location.old_layout is not None or not isinstance(store, StagingStore):
-            return None
-        if not self._overwrite:
-            check_free(store, self._path, location, self._format, group=False)
-        prefix = f"{self._path}/" if self._path else ""
-        return store.stage(prefix, replace=self._overwrite and location.occupied)
-
     def _write_aside(self, stage: Stage, location: Location) -> None:
         """Write data and documents aside, and put both in place in one step."""
         array = Array(self.array.metadata, stage.store, self._path, **self._options)
-        try:
+        with discarding(stage):
             array[...] = self._data
             set_documents(stage.store, array_documents(self.array.metadata, self._path))
-            with hold_documents(self._store, self._path):
+            with claim(self._store, self._path, creates=True), hold_documents(self._store, self._path):
                 if not put_in_place(stage, self._store, self._path, location, self._format, overwrite=self._overwrite):
                     now, overwrite = self._location(), self._overwrite
                     check_free(self._store, self._path, now, self._format, group=False, overwrite=overwrite)
@@ -182,31 +179,22 @@ class NewArray:
                         f"there is no node at '/{self._path}' in {self._store!r}, but something else was stored there "
                         f"meanwhile; {advice}"
                     )
-        except BaseException as error:
-            left = stage.discard()
-            if left is not None:
-                error.add_note(f"({left})")
-            raise
-        stage.discard()
 
     def _write_in_place(self, location: Location, *, first: bool) -> None:
         """Write data, and then the documents unless they came first: an array that is not complete is none."""
         store, path, metadata = self._store, self._path, self.array.metadata
         try:
             self.array[...] = self._data
+            if not first:
+                with hold_documents(store, path):
+                    finish_array(store, path, metadata, location, overwrite=self._overwrite)
         except BaseException:
-            # Without an array, they would only be in the way of the next one.
-            with contextlib.suppress(StoreError):
+            with contextlib.suppress(GzarrError), hold_documents(store, path):
                 if first:
-                    with hold_documents(store, path):
-                        erase_node(store, path, location.layout)
+                    erase_node(store, path, location.layout)
                 else:
-                    erase_strays(store, path, metadata)
+                    abandon_array(store, path, metadata)
             raise
-        if first:
-            return
-        with hold_documents(store, path):
-            finish_array(store, path, metadata, location, overwrite=self._overwrite)
 
 
 def _check_text(metadata: ArrayMetadata, arguments: ArrayArguments) -> None:
@@ -235,7 +223,11 @@ def new_group(
     if not format.features.groups:
         raise ArgumentError(f"{format.title} has arrays only; a group needs zarr_format=2 or 3")
     plain_attributes = plain({} if attributes is None else attributes)
-    with hold_node(store, path, below=overwrite), hold_documents(store, path):
+    with (
+        hold_node(store, path, below=overwrite),
+        claim(store, path, creates=True),
+        hold_documents(store, path),
+    ):
         location = inspect_location(store, path, zarr_format)
         check_name(path, location, zarr_format)
         document = format.new_document(location.layout)

@@ -11,6 +11,7 @@ missing elements (CF, xarray)    those equal to fill_value;     those equal to t
 missing elements (netCDF-C)      attribute _FillValue, plain    it reads no version 3
 nodata (GDAL)                    fill_value                     fill_value
 attributes of NCZarr             _nczarr_…, hidden by xarray    shown by xarray, unless they are attributes of a group
+                                                                (:mod:`gzarr.metadata.nczarr_kept`)
 OME-Zarr                         0.4                            0.5 (:mod:`gzarr.metadata.ome_attributes`)
 pyramids of N5                   0.4 of OME-Zarr                0.5 of OME-Zarr (:mod:`gzarr.metadata.n5.images`)
 ===============================  =============================  ===================================================
@@ -23,6 +24,7 @@ https://docs.unidata.ucar.edu/nug/current/nczarr_head.html; https://gdal.org/en/
 from __future__ import annotations
 
 import base64
+import contextlib
 import math
 import struct
 from dataclasses import dataclass, field, replace
@@ -31,12 +33,16 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from ..documents.json import quote
+from ..errors import MetadataError
 from ..stores.keys import join_path
 from .formats import FORMATS, image_attributes
 from .model import ArrayMetadata, GroupMetadata
+from .nczarr import ARRAY, DIMENSIONS, fit_types
+from .nczarr_kept import KEPT_ARRAYS, KEPT_MEMBERS, fitted
 from .ome_attributes import OmeAttributes
 from .parts import DIMENSIONS_ATTRIBUTE
 from .v2.parse import MEMBERS
+from .v3_draft.parse import own_attributes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -54,15 +60,6 @@ _MEMBERS_OF_3: Final = frozenset(
 _PACKING: Final = ("scale_factor", "add_offset")
 #: xarray hides the attributes that begin so, in any case: of groups in both formats, of arrays before version 3 only.
 _NCZARR_PREFIX: Final = "_nc"
-#: NCZarr's object that describes an array: in attributes or, up to netCDF-C 4.9.2, in ``.zarray``; and its list of
-#: dimensions, which are paths (``/group/x``).
-_NCZARR: Final = ("_nczarr_array", "_NCZARR_ARRAY")
-_NCZARR_DIMENSIONS: Final = ("dimension_references", "dimrefs")
-#: Attribute of the copy of a group in version 3 that keeps NCZarr's attributes of the arrays in the group, by name.
-_NCZARR_ARRAYS: Final = "_nczarr_arrays"
-#: Likewise, for what are members of documents up to netCDF-C 4.9.2: in ``.zarray`` of the arrays in the group, by name,
-#: and in its own ``.zgroup``, by the empty name.
-_NCZARR_MEMBERS: Final = "_nczarr_members"
 #: Attribute of GDAL's arrays that have a coordinate reference system, and the last dimensions of its rasters.
 _GDAL_CRS: Final = "_CRS"
 _GDAL_RASTER: Final = ("Y", "X")
@@ -118,19 +115,19 @@ class Conventions:
         before, after = (FORMATS[format].features.mask_attribute for format in (source, target))
         self._upwards = after and not before
         self._downwards = before and not after
-        self._nodes = nodes
+        self._nodes = fitted(nodes) if self._downwards else nodes
         self._ome = OmeAttributes(FORMATS[source].ome_version, FORMATS[target].ome_version)
         # By the name of the attribute that keeps them, and the path of its group.
-        self._nczarr: dict[str, dict[str, dict[str, Any]]] = {_NCZARR_ARRAYS: {}, _NCZARR_MEMBERS: {}}
+        self._nczarr: dict[str, dict[str, dict[str, Any]]] = {KEPT_ARRAYS: {}, KEPT_MEMBERS: {}}
         self._has_members = ".zgroup" in FORMATS[target].node_documents
         for path, node in nodes.items():
             if not isinstance(node, ArrayMetadata):
-                self._keep_nczarr(_NCZARR_MEMBERS, path, "", _members(node))
+                self._keep_nczarr(KEPT_MEMBERS, path, "", _members(node))
                 continue
             parent, _, name = path.rpartition("/")
             if path:
-                self._keep_nczarr(_NCZARR_ARRAYS, parent, name, _nczarr_attributes(node.attributes))
-                self._keep_nczarr(_NCZARR_MEMBERS, parent, name, _members(node))
+                self._keep_nczarr(KEPT_ARRAYS, parent, name, _nczarr_attributes(node.attributes))
+                self._keep_nczarr(KEPT_MEMBERS, parent, name, _members(node))
 
     def _keep_nczarr(self, attribute: str, group: str, name: str, values: dict[str, Any]) -> None:
         if self._upwards and values:
@@ -148,22 +145,32 @@ class Conventions:
         group = self._nodes.get(path)
         described = None
         if isinstance(group, GroupMetadata):
-            described = image_attributes(group, lambda below: self._nodes.get(join_path(path, below)))
+            if self._downwards:
+                attributes = group.attributes
+            # Attributes with the names of a pyramid's may have another meaning. They are copied as they are.
+            with contextlib.suppress(MetadataError):
+                described = image_attributes(group, lambda below: self._nodes.get(join_path(path, below)))
         found = dict(self._ome.of_group(path, attributes, described))
         for attribute, kept in self._nczarr.items():
             if path in kept:
                 found[attribute] = kept[path]
             elif self._downwards:
                 found.pop(attribute, None)
+        if self._downwards:
+            fit_types(found, found)
         return found
 
     def members_of_group(self, path: str) -> dict[str, Any]:
         """Return the members of NCZarr in the document of the copy of a group, if that is in another format."""
-        return self._kept_members(path, "")
+        members, group = self._kept_members(path, ""), self._nodes.get(path)
+        if isinstance(group, GroupMetadata):
+            fit_types(members, group.attributes)
+        return members
 
     def of_array(self, path: str, metadata: ArrayMetadata) -> Meaning:
         """Return the meaning of the copy of an array, whose group came before."""
-        meaning = Meaning(dict(metadata.attributes), metadata.dimension_names, metadata.fill_value)
+        # Codecs in attributes are no attributes of the copy.
+        meaning = Meaning(dict(own_attributes(metadata)), metadata.dimension_names, metadata.fill_value)
         meaning.names, meaning.axes = self._names(path, metadata), self._ome.axes.get(path)
         if self._upwards:
             self._raise(path, metadata, meaning)
@@ -220,9 +227,11 @@ class Conventions:
     def _lower(self, path: str, metadata: ArrayMetadata, meaning: Meaning) -> None:
         attributes = meaning.attributes
         names = metadata.dimension_names
-        if names is None and not metadata.ndim:
+        if not metadata.ndim:
             # It has none; xarray reads no data set of version 2 with an array that does not say so.
             names = meaning.dimension_names = ()
+        elif names is not None and not any(name is not None for name in names):
+            names = meaning.dimension_names = None
         said = attributes.get(DIMENSIONS_ATTRIBUTE)
         if names is not None and said is not None and said != list(names):
             meaning.losses.append(
@@ -233,7 +242,7 @@ class Conventions:
             names = meaning.dimension_names = None
         parent, _, name = path.rpartition("/")
         if path:
-            attributes.update(self._kept_nczarr(_NCZARR_ARRAYS, parent, name))
+            attributes.update(self._kept_nczarr(KEPT_ARRAYS, parent, name))
             meaning.members = self._kept_members(parent, name)
         unset = "fill_value" in metadata.document and metadata.document["fill_value"] is None
         if MASK_ATTRIBUTE in attributes:
@@ -249,6 +258,8 @@ class Conventions:
                 )
         else:
             meaning.fill_value = None
+        for holder in (attributes, meaning.members):
+            fit_types(holder, attributes)
         is_unset_in_both = unset and meaning.fill_value is None
         meaning.writes_absent = not is_unset_in_both and not _same_bits(meaning.fill_value, metadata)
 
@@ -262,7 +273,7 @@ class Conventions:
             return
         meaning.fill_value = _as_element(mask, metadata.dtype)
         del attributes[MASK_ATTRIBUTE]
-        if metadata.dtype.kind in "iuf" and math.isfinite(mask) and _nczarr_has_mask(attributes):
+        if metadata.dtype.kind in "iuf" and math.isfinite(mask) and _nczarr_has_mask({**meaning.members, **attributes}):
             # netCDF-C reads only this; xarray only if the fill value is null, because no element can have the value.
             attributes[MASK_ATTRIBUTE] = mask
 
@@ -276,7 +287,7 @@ class Conventions:
         if not (self._downwards and self._has_members):
             return {}
         # No others, such as the shape.
-        return _nczarr_attributes(self._kept_nczarr(_NCZARR_MEMBERS, path, name))
+        return _nczarr_attributes(self._kept_nczarr(KEPT_MEMBERS, path, name))
 
 
 class _InexpressibleError(ValueError):
@@ -292,9 +303,12 @@ def _members(node: NodeMetadata) -> dict[str, Any]:
     return _nczarr_attributes(node.document.get(".zarray" if isinstance(node, ArrayMetadata) else ".zgroup", {}))
 
 
-def _nczarr_has_mask(attributes: Mapping[str, Any]) -> bool:
-    """Return whether an array has the attribute for netCDF-C, as far as NCZarr's list of attributes says."""
-    listed = attributes.get("_nczarr_attr")
+def _nczarr_has_mask(members: Mapping[str, Any]) -> bool:
+    """Return whether an array has the attribute for netCDF-C, as far as NCZarr's list of attributes says.
+
+    The list is an attribute or a member of the document. netCDF-C may crash by attributes that are not in it.
+    """
+    listed = members.get("_nczarr_attr")
     types = listed.get("types") if isinstance(listed, dict) else None
     return not isinstance(types, dict) or MASK_ATTRIBUTE in types
 
@@ -308,9 +322,9 @@ def nczarr_dimension_names(metadata: ArrayMetadata) -> list[str] | None:
 def nczarr_dimensions(metadata: ArrayMetadata) -> list[str] | None:
     """Return the paths of an array's dimensions in its NCZarr data set; None if there are none."""
     for holder in (metadata.attributes, metadata.document.get(".zarray"), metadata.document):
-        for name in _NCZARR:
+        for name in ARRAY:
             found = holder.get(name) if isinstance(holder, dict) else None
-            for key in _NCZARR_DIMENSIONS:
+            for key in DIMENSIONS:
                 if isinstance(found, dict) and isinstance(found.get(key), list):
                     return [str(path) for path in found[key]]
     return None

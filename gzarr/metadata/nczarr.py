@@ -1,33 +1,47 @@
-"""What NCZarr's members of a group say of the nodes in it, and how they change with them.
+"""What NCZarr's members say of nodes and attributes, and how they change with them.
 
-netCDF-C refuses a data set in which a listed array is absent, or an array has another length than its dimensions. It
-also refuses one that lists an array without NCZarr's members, such as one that gzarr creates: so that is not listed.
+netCDF-C refuses a data set in which a listed array is absent, or an array has another length than its dimensions, or
+dimensions that are not in a group above it. It also refuses one that lists an array without NCZarr's members, such as
+one that gzarr creates: so that is not listed. An attribute of another type than NCZarr says may end the process.
 
 Source: https://docs.unidata.ucar.edu/nug/current/nczarr_head.html
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
-from .conventions import group_with_members
+import numpy as np
+
 from .formats import FORMATS
-from .to_documents import group_with_attributes
+from .model import ArrayMetadata, GroupMetadata
+from .to_documents import group_with_attributes, with_attributes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
-    from .model import GroupMetadata
+    from .model import NodeMetadata
+
+    _Node = TypeVar("_Node", bound=NodeMetadata)
 
 #: Format of the groups that netCDF-C writes.
 ZARR_FORMAT: Final = 2
-# Members before netCDF-C 4.8.1 are in upper case.
-_GROUP: Final = ("_nczarr_group", "_NCZARR_GROUP")
+#: Members that describe a group and an array. Those before netCDF-C 4.8.1 are in upper case.
+GROUP: Final = ("_nczarr_group", "_NCZARR_GROUP")
+ARRAY: Final = ("_nczarr_array", "_NCZARR_ARRAY")
 _ROOT: Final = ("_nczarr_superblock", "_NCZARR_SUPERBLOCK")
-# Newer and older names in them.
-_LENGTHS: Final = ("dimensions", "dims")
-_ARRAYS: Final = ("arrays", "vars")
-_LISTS: Final = (*_ARRAYS, "groups")
+_ATTRIBUTES: Final = ("_nczarr_attr", "_NCZARR_ATTR")
+#: Newer and older names in them: of the lengths of a group's dimensions, of the list of its arrays, and of the
+#: dimensions of an array, which are paths (``/group/x``).
+LENGTHS: Final = ("dimensions", "dims")
+ARRAYS: Final = ("arrays", "vars")
+DIMENSIONS: Final = ("dimension_references", "dimrefs")
+_LISTS: Final = (*ARRAYS, "groups")
+# Type of an attribute that is text.
+_TEXT: Final = ">S1"
+# Numbers that JSON has not, as netCDF-C writes them.
+_NOT_FINITE: Final = ("NaN", "Infinity", "-Infinity")
 
 
 def keys_of_group(path: str) -> list[str]:
@@ -37,7 +51,7 @@ def keys_of_group(path: str) -> list[str]:
 
 def may_be_nczarr(path: str, found: Mapping[str, bytes]) -> bool:
     """Return whether the documents of a group, by key, may have members of NCZarr."""
-    return any(name.encode() in found.get(key, b"") for key in keys_of_group(path) for name in _GROUP)
+    return any(name.encode() in found.get(key, b"") for key in keys_of_group(path) for name in GROUP)
 
 
 def is_root(group: GroupMetadata) -> bool:
@@ -47,14 +61,14 @@ def is_root(group: GroupMetadata) -> bool:
 
 def list_with(group: GroupMetadata, name: str) -> str | None:
     """Return the name of the list that has a member of the group; None if there is none."""
-    members, _ = _members(group)
+    members, _ = _members(group, GROUP)
     return next((key for key, names in _lists(members).items() if name in names), None)
 
 
 def with_length(group: GroupMetadata, name: str, length: int) -> GroupMetadata:
     """Return the group with another length of a dimension; the same object if it has no such dimension."""
-    members, changed = _members(group)
-    for key in _LENGTHS:
+    members, changed = _members(group, GROUP)
+    for key in LENGTHS:
         lengths = members.get(key)
         if isinstance(lengths, dict) and name in lengths:
             said = lengths[name]
@@ -66,31 +80,135 @@ def with_length(group: GroupMetadata, name: str, length: int) -> GroupMetadata:
 
 def with_member(group: GroupMetadata, name: str, listed: str | None) -> GroupMetadata:
     """Return the group with a name in its list of the kind of ``listed`` and in no other; in none for None."""
-    members, changed = _members(group)
+    members, changed = _members(group, GROUP)
     lists = {key: [one for one in names if one != name] for key, names in _lists(members).items()}
-    for key in _ARRAYS if listed in _ARRAYS else (listed,):
+    for key in ARRAYS if listed in ARRAYS else (listed,):
         if key in lists:
             lists[key].append(name)
             break
     return changed({**members, **lists})
 
 
+def is_member(node: NodeMetadata) -> bool:
+    """Return whether a node has members of NCZarr, without which netCDF-C refuses one that is listed."""
+    found, _ = _members(node, ARRAY if isinstance(node, ArrayMetadata) else GROUP)
+    return bool(found)
+
+
+def moved_dimensions(dimensions: Sequence[str], path: str, source: str, dest: str) -> tuple[list[str], str | None]:
+    """Return what becomes of the dimensions of an array when a node moves, and the first that it would lose.
+
+    Parameters
+    ----------
+    dimensions
+        Paths of the dimensions in the data set.
+    path
+        Path of the array in the data set after the move.
+    source, dest
+        Path of the node that moves, the array or a group above it, before and after.
+    """
+    moved = []
+    for dimension in dimensions:
+        group, _, name = dimension.strip("/").rpartition("/")
+        if f"{group}/".startswith(f"{source}/"):
+            moved.append(f"/{dest}{group[len(source) :]}/{name}")
+        elif not group or path.startswith(f"{group}/"):
+            moved.append(dimension)
+        else:
+            return [], dimension
+    return moved, None
+
+
+def with_dimensions(array: ArrayMetadata, dimensions: list[str]) -> ArrayMetadata:
+    """Return the array with other paths of its dimensions."""
+    members, changed = _members(array, ARRAY)
+    return changed({**members, **{key: dimensions for key in DIMENSIONS if key in members}})
+
+
+def with_types(node: _Node, before: Mapping[str, Any]) -> _Node:
+    """Return a node with types that fit the attributes that have changed, from those ``before``: :func:`fit_types`."""
+    # As text, for True equals 1, and NaN nothing.
+    changes = {name: value for name, value in node.attributes.items() if repr(value) != repr(before.get(name))}
+    members, changed = _members(node, _ATTRIBUTES)
+    return changed(_fitted_types(members, changes, are_new=True))
+
+
+def fit_types(holder: dict[str, Any], attributes: Mapping[str, Any]) -> None:
+    """Set the types that NCZarr says of attributes right, in members of a node or in the attributes themselves.
+
+    Attributes that are of other types now are not in the list: netCDF-C takes the type from the value then. But by an
+    empty list it refuses the data set, and one of numbers and text ends the process: these are text, in which it shows
+    JSON. A value that fits keeps the type.
+    """
+    for name in _ATTRIBUTES:
+        if isinstance(holder.get(name), dict):
+            holder[name] = _fitted_types(holder[name], attributes, are_new=False)
+
+
+def _fitted_types(members: dict[str, Any], attributes: Mapping[str, Any], *, are_new: bool) -> dict[str, Any]:
+    types = members.get("types")
+    if not isinstance(types, dict):
+        return members
+    # netCDF-C itself writes text that is JSON, such as "12", as what it says.
+    kept = () if are_new else (_TEXT,)
+    left = {
+        name: said
+        for name, said in types.items()
+        if name not in attributes or said in kept or _fits(attributes[name], said)
+    }
+    texts = (name for name, value in attributes.items() if isinstance(value, list) and _is_refused(value))
+    return {**members, "types": {**dict.fromkeys(texts, _TEXT), **left}}
+
+
+def _is_refused(values: list[Any]) -> bool:
+    """Return whether netCDF-C fails to find a type for a list."""
+    return not values or (any(isinstance(one, str) for one in values) and any(map(_is_number, values)))
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float)
+
+
+def _fits(value: Any, said: Any) -> bool:
+    """Return whether netCDF-C can read an attribute as one of a type: numbers, text, or JSON."""
+    if said == "|J0":
+        return isinstance(value, dict | list)
+    try:
+        dtype = np.dtype(said)
+    except (TypeError, ValueError, SyntaxError):
+        return False
+    values = value if isinstance(value, list) else [value]
+    if dtype.kind not in "iuf":
+        # Only longer ones can be in lists.
+        return isinstance(value, str) or (dtype.itemsize > 1 and all(isinstance(one, str) for one in values))
+    if dtype.kind == "f":
+        return all(_is_number(one) or one in _NOT_FINITE for one in values)
+    limits = np.iinfo(dtype)
+    return all(isinstance(one, int) and limits.min <= one <= limits.max for one in values)
+
+
 def _lists(members: dict[str, Any]) -> dict[str, list[Any]]:
     return {key: members[key] for key in _LISTS if isinstance(members.get(key), list)}
 
 
-def _members(group: GroupMetadata) -> tuple[dict[str, Any], Callable[[dict[str, Any]], GroupMetadata]]:
-    """Return the members of NCZarr, none if the group has none, and a function that returns the group with others."""
-    attributes, document = group.attributes, group.document.get(".zgroup", {})
+def _members(node: _Node, names: Sequence[str]) -> tuple[dict[str, Any], Callable[[dict[str, Any]], _Node]]:
+    """Return the first member of NCZarr of some names, empty if there is none, and a function that sets it."""
+    document_name = ".zarray" if isinstance(node, ArrayMetadata) else ".zgroup"
+    document: dict[str, Any] = node.document.get(document_name, {})
+    places = ((holder, key) for holder in (node.attributes, document) for key in names)
+    holder, key = next(((holder, key) for holder, key in places if isinstance(holder.get(key), dict)), ({}, ""))
+    found: dict[str, Any] = holder.get(key, {})
 
-    def changed(members: dict[str, Any]) -> GroupMetadata:
-        if key is None or members == found:
-            return group
+    def changed(members: dict[str, Any]) -> _Node:
+        if not key or members == found:
+            return node
+        new: NodeMetadata
         if holder is document:
-            return group_with_members(group, {key: members})
-        return group_with_attributes(group, {**attributes, key: members})
+            new = replace(node, document={**node.document, document_name: {**document, key: members}})
+        elif isinstance(node, ArrayMetadata):
+            new = with_attributes(node, {**node.attributes, key: members})
+        else:
+            new = group_with_attributes(node, {**node.attributes, key: members})
+        return cast("_Node", new)
 
-    places = ((holder, key) for holder in (attributes, document) for key in _GROUP)
-    holder, key = next(((holder, key) for holder, key in places if isinstance(holder.get(key), dict)), ({}, None))
-    found = {} if key is None else holder[key]
     return found, changed

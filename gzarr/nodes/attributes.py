@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from ..errors import ArgumentError, ReadOnlyError
 from ..flags import check_flags
+from ..metadata import nczarr
 from ..metadata.model import ArrayMetadata
 from ..metadata.to_documents import group_with_attributes, plain, plain_changed, with_attributes
-from .change import change_node, writable
+from .change import change_node, list_member, writable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -238,14 +239,26 @@ class Attributes(MutableMapping[str, Any]):
         if node.read_only:
             raise ReadOnlyError(f"{name} in {node.store!r} are read-only; open it with mode='r+' to change them")
 
+        is_lost = False
+
         def of_node(metadata: NodeMetadata) -> NodeMetadata:
             attributes = change(metadata.attributes)
             if attributes is metadata.attributes:
                 return metadata
+            nonlocal is_lost
+            after: NodeMetadata
             if isinstance(metadata, ArrayMetadata):
-                return with_attributes(metadata, attributes)
-            return group_with_attributes(metadata, attributes)
+                after = nczarr.with_types(with_attributes(metadata, attributes), metadata.attributes)
+            else:
+                after = nczarr.with_types(group_with_attributes(metadata, attributes), metadata.attributes)
+            is_lost = nczarr.is_member(metadata) and not nczarr.is_member(after)
+            return after
 
         store = writable(node.store, name)
         kind: Literal["array", "group"] = "array" if isinstance(node.metadata, ArrayMetadata) else "group"
-        change_node(store, node.path, node.metadata.zarr_format, of_node, self._changed, node_type=kind, lock=lock)
+        # A folder may have nodes of several formats.
+        zarr_format = node.metadata.zarr_format if kind == "array" else node.metadata.children_format
+        change_node(store, node.path, zarr_format, of_node, self._changed, node_type=kind, lock=lock)
+        if is_lost and node.path:
+            # Without its members of NCZarr, netCDF-C must not be told of it.
+            list_member(store, node.path, None)

@@ -23,7 +23,7 @@ import threading
 import time
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Literal, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, cast
 
 from ..errors import GzarrError, MetadataError, NodeNotFoundError, NodeTypeError, ReadOnlyError, StoreError
 from ..metadata import nczarr
@@ -34,10 +34,11 @@ from ..metadata.to_documents import array_documents, dump, group_documents
 from ..stores.base import GuardedErasing, LockingStore, WritableStore
 from ..stores.file_locks import DOCUMENTS
 from ..stores.keys import join_path
-from ..stores.locks import begin, between_processes, hold, hold_node
+from ..stores.locks import begin, between_processes, has_begun, hold, hold_node, is_linked
 from ..warned import warn
 from .documents import Documents, is_conditional, upward
 from .enclosing import enclosing_groups
+from .folders import check_hides_nothing
 from .reader import NodeReader
 
 if TYPE_CHECKING:
@@ -251,17 +252,42 @@ def _keep_lengths(store: Store, path: str, before: ArrayMetadata, after: ArrayMe
 
 def _set_lengths(store: Store, path: str, zarr_format: ZarrFormat, lengths: dict[str, int], *, lock: bool) -> None:
     """Set the lengths of dimensions, by path in the NCZarr data set that a node is in, if its root is found."""
-    outer = enclosing_groups(store)
-    places = [(store, group) for group in upward(path)[1:]]
-    for place, root in places if outer is None else [*places, *((outer.store, group) for group in outer.groups)]:
-        entry = reader_of(place).node(root, zarr_format)
-        if entry is None or not isinstance(entry.metadata, GroupMetadata) or not nczarr.is_root(entry.metadata):
-            continue
-        for dimension, length in lengths.items():
-            group, _, name = dimension.strip("/").rpartition("/")
-            change = partial(nczarr.with_length, name=name, length=length)
-            _change_nczarr(place, join_path(root, group), zarr_format, change, lock=lock)
+    found = data_set(store, path, zarr_format)
+    if found is None:
         return
+    for dimension, length in lengths.items():
+        group, _, name = dimension.strip("/").rpartition("/")
+        change = partial(nczarr.with_length, name=name, length=length)
+        _change_nczarr(found.store, join_path(found.root, group), zarr_format, change, lock=lock)
+
+
+class DataSet(NamedTuple):
+    """The data set of NCZarr that a node is in.
+
+    Attributes
+    ----------
+    store, root
+        Store, and the path of its root in it. The root may be above that of the node's own store.
+    path
+        Path of the node in the data set.
+    """
+
+    store: Store
+    root: str
+    path: str
+
+
+def data_set(store: Store, path: str, zarr_format: ZarrFormat) -> DataSet | None:
+    """Return the data set of NCZarr that a node is in, if its root is found above the node."""
+    outer = enclosing_groups(store)
+    places = [(store, group, path) for group in upward(path)[1:]]
+    if outer is not None:
+        places += [(outer.store, group, join_path(outer.path, path)) for group in outer.groups]
+    for place, root, whole in places:
+        entry = reader_of(place).node(root, zarr_format)
+        if entry is not None and isinstance(entry.metadata, GroupMetadata) and nczarr.is_root(entry.metadata):
+            return DataSet(place, root, whole[len(root) :].strip("/"))
+    return None
 
 
 def _change_nczarr(
@@ -280,14 +306,15 @@ def _change_nczarr(
     change_node(store, path, zarr_format, of_group, node_type="group", lock=lock)
 
 
-def look_above(store: Store, path: str) -> tuple[Documents, bool]:
+def look_above(store: Store, path: str, documents: Documents | None = None) -> tuple[Documents, bool]:
     """Look at what a node that goes leaves in the groups above: consolidated metadata, and members of NCZarr.
 
     Returns
     -------
-    The documents, by one request, and whether the group of the node may have members of NCZarr.
+    The documents, by one request, added to ``documents`` if given, and whether the group of the node may have members
+    of NCZarr.
     """
-    documents = Documents(store)
+    documents = Documents(store) if documents is None else documents
     above = upward(path)[1:]
     if not above:
         return documents, False
@@ -340,6 +367,8 @@ def change_node(
             changed = {}
             # Not even an implicit group is written for a change that finds nothing to do.
             if after is not before:
+                if isinstance(before, GroupMetadata) and before.implicit:
+                    check_hides_nothing(store, path, FORMATS[after.zarr_format])
                 new = _documents(reader, path, after)
                 implicit = isinstance(before, GroupMetadata) and before.implicit
                 old = {} if implicit else _documents(reader, path, before)
@@ -502,11 +531,14 @@ def _drop(store: Store, groups: list[str], zarr_format: ZarrFormat | None, docum
             if attempt or documents is None:
                 documents = Documents(store)
             changes = _without_indexes(documents, groups, zarr_format)
-            if changes and not attempt and isinstance(store, LockingStore):
-                # A group's own document may be changed by others, who hold this lock.
-                _lock_if_possible(store, groups, held)
-                documents = Documents(store)
-                changes = _without_indexes(documents, groups, zarr_format)
+            if changes and not attempt:
+                # A group's own document may be changed by others, who hold this lock, and by handlers of signals.
+                if isinstance(store, LockingStore):
+                    _lock_if_possible(store, groups, held)
+                _begin_indexes(store, changes, held)
+                if not is_conditional(store):
+                    documents = Documents(store)
+                    changes = _without_indexes(documents, groups, zarr_format)
             for key in [key for key, document in changes.items() if document is None]:
                 store.erase(key)
             changed = {key: dump(document) for key, document in changes.items() if document is not None}
@@ -518,6 +550,15 @@ def _without_indexes(documents: Documents, groups: list[str], zarr_format: ZarrF
     """Return what becomes of documents with consolidated metadata of some groups; None for those to be erased."""
     found = documents.fetch([key for group in groups for key in consolidated_keys(group, zarr_format)])
     return {key: document for group in groups for key, document in without_consolidated(group, found).items()}
+
+
+def _begin_indexes(store: Store, changes: dict[str, Any], held: contextlib.ExitStack) -> None:
+    """Refuse other changes of this thread to documents of groups that lose consolidated metadata, but the same one."""
+    for key, document in changes.items():
+        group = key.rpartition("/")[0]
+        if document is not None and not has_begun(store, group, "consolidated metadata"):
+            held.enter_context(begin(store, group, "consolidated metadata"))
+            held.enter_context(begin(store, group, "documents"))
 
 
 def _lock_if_possible(store: Store, groups: list[str], held: contextlib.ExitStack) -> None:
@@ -583,8 +624,12 @@ def check_erasable(store: Store, path: str, layout: Layout | None) -> None:
 
 
 def erase_node(store: Store, path: str, layout: Layout | None) -> None:
-    """Erase the documents first, so that no reader sees an array that has lost chunks; then everything below."""
+    """Erase the documents first, so that no reader sees an array that has lost chunks; then everything below.
+
+    Of a node that is a symbolic link, the link is erased, and nothing of what it leads to.
+    """
     keys, prefixes = keys_and_prefixes(path, layout)
-    store.erase_values(keys)
+    if layout is not None or not is_linked(store, path):
+        store.erase_values(keys)
     for prefix in prefixes:
         store.erase_prefix(prefix)

@@ -1,8 +1,19 @@
 """New nodes: inspecting their locations, writing their documents, and moving nodes.
 
-A location is inspected while the documents of the node and of all groups above it are held, so only one of several
-threads gets it. Other processes are not excluded, but nodes that they have created by then are seen. (In directories,
-moves claim their destination, as copies do: :func:`gzarr.stores.locks.claim`.)
+All nodes are made in the same way:
+
+- The place is claimed (:func:`gzarr.stores.locks.claim`), where there are claims: in directories. Threads take turns
+  everywhere, for the documents of the node and of all groups above it are held.
+- It is inspected: it must be free, or what is there is to be replaced.
+- What replaces a node is made aside, where that is possible, and then takes its place in one step: :func:`stage_at`.
+  Elsewhere the old node is erased first.
+- The document that makes the node is written last, and only if nobody else has written it meanwhile. Before it, what
+  an erased node has left of its other documents is erased, or it would describe the new one.
+- Who fails, or is not the first, erases what he has written, and nothing of what others have.
+
+Stores without claims (object stores, directories whose links are refused) have the other steps: nobody's node is
+replaced or erased by who comes too late. But chunks that two processes write at once, before either has a node, mix,
+and what one has written by then, the other takes for remains: attributes, and chunks if it fails.
 """
 
 from __future__ import annotations
@@ -15,16 +26,29 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import ArgumentError, MetadataError, NodeNotFoundError, NodeTypeError, StoreError
-from ..metadata.formats import FORMATS, check_writable, consolidated_keys, keys_and_prefixes, node_at, node_keys
+from ..metadata import nczarr
+from ..metadata.conventions import nczarr_dimensions
+from ..metadata.formats import (
+    DEFAULT_FORMAT,
+    FORMATS,
+    V3_DRAFT,
+    check_writable,
+    consolidated_keys,
+    keys_and_prefixes,
+    node_at,
+    node_keys,
+)
 from ..metadata.model import ArrayMetadata, GroupMetadata
 from ..metadata.to_documents import array_documents, group_documents
 from ..stores import io_threads
 from ..stores.base import ExclusiveStore, RemoteValues, SelectiveStore, StagingStore, is_listable, knows_of
 from ..stores.keys import is_document
 from ..stores.local import LocalStore
-from ..stores.locks import claim, hold_node, is_within
+from ..stores.locks import claim, hold_node, is_linked, is_within
 from .change import (
+    change_node,
     check_erasable,
+    data_set,
     documents_first,
     drop_indexes,
     erase_node,
@@ -36,6 +60,7 @@ from .change import (
 )
 from .documents import Documents, is_conditional, upward
 from .enclosing import enclosing_groups
+from .folders import check_hides_nothing, hides_nodes
 from .surroundings import look_around
 
 if TYPE_CHECKING:
@@ -64,7 +89,8 @@ class Location:
     found
         Metadata of the existing node, or the error if it cannot be read; None if there is no node.
     parents
-        Paths of the groups above without a document, from the root down.
+        Paths of the groups above that get a document, from the root down: those without one, but for folders with nodes
+        of other formats, which stay folders.
     documents
         Documents that were looked at.
     is_empty
@@ -161,6 +187,7 @@ def _parents(
     above = list(reversed(upward(path)[1:]))
     parents = []
     store = documents.store
+    hides = partial(hides_nodes, format=FORMATS[zarr_format], apart_from=path)
     found = documents.fetch([key for group in above for key in node_keys(group)])
     for group in above:
         present = node_at(group, found)
@@ -181,7 +208,10 @@ def _parents(
     if layout is not None:
         inside = [group for group in above if layout.contains(group)]
         return _parents_in(documents, inside, FORMATS[zarr_format], layout)
-    return tuple(parents) if FORMATS[zarr_format].features.groups else ()
+    if not FORMATS[zarr_format].features.groups:
+        return ()
+    # What a folder does not have, those in it do not have either.
+    return tuple(parents[next((i for i, group in enumerate(parents) if not hides(documents, group)), len(parents)) :])
 
 
 def _parents_in(documents: Documents, groups: Sequence[str], format: Format, layout: Layout) -> tuple[str, ...]:
@@ -225,12 +255,14 @@ def check_free(
     if not location.occupied:
         return
     found = location.found
+    format = FORMATS[zarr_format]
     if (
         group
         and isinstance(found, GroupMetadata)
         and found.implicit
-        and FORMATS[zarr_format].shares_hierarchy(FORMATS[found.zarr_format])
+        and format.shares_hierarchy(FORMATS[found.zarr_format])
     ):
+        check_hides_nothing(store, path, format)
         return
     what = _description(found)
     if overwrite:
@@ -342,24 +374,32 @@ def begin_array(store: Store, path: str, metadata: ArrayMetadata, location: Loca
     """
     location = clear_location(store, path, metadata, location, overwrite=overwrite)
     if location.occupied:
-        check_erasable(store, path, location.old_layout)
-        drop_indexes(store, path)
-        erase_node(store, path, location.old_layout)
+        _erase_old(store, path, location)
     _write_parents(store, path, location, metadata.zarr_format)
     return location
+
+
+def abandon_array(store: Store, path: str, metadata: ArrayMetadata) -> None:
+    """Erase the chunks of a new array that gets no documents: they would be in the way of the next one.
+
+    If another process has created a node there meanwhile, they are its own. The caller must hold the documents.
+    """
+    location = inspect_location(store, path, metadata.zarr_format)
+    if not location.occupied or (isinstance(location.found, GroupMetadata) and location.found.implicit):
+        erase_strays(store, path, metadata)
 
 
 def finish_array(store: Store, path: str, metadata: ArrayMetadata, location: Location, *, overwrite: bool) -> None:
     """Write the documents of a new array whose chunks are stored, as :func:`write_new_array` does without any."""
     documents = array_documents(metadata, path)
-    if not overwrite and not is_conditional(store):
+    if not is_conditional(store):
         # Others may have created nodes here and below meanwhile, for there was none that could be seen. Where the
         # document is written on the condition that there is none, another look would cost as much as the first.
         now = inspect_location(store, path, metadata.zarr_format)
         # A look at some keys may take the new chunks for a group with nodes below it.
         implicit = isinstance(now.found, GroupMetadata) and now.found.implicit
         if not implicit or any(map(is_document, store.list_prefix(f"{path}/" if path else ""))):
-            check_free(store, path, now, metadata.zarr_format, group=False)
+            check_free(store, path, now, metadata.zarr_format, group=False, overwrite=overwrite)
     location = replace(location, occupied=False, parents=())
     if not location.documents.can_be_relied_on():
         # Others may have written consolidated metadata above meanwhile.
@@ -384,16 +424,87 @@ def _write_new(
     *,
     overwrite: bool,
 ) -> None:
-    replaces = overwrite and location.occupied
-    if replaces:
-        check_erasable(store, path, location.old_layout)
-    drop_indexes(store, path, zarr_format=None if replaces else zarr_format, documents=location.documents)
-    if replaces:
-        erase_node(store, path, location.old_layout)
-    if not _write_parents(store, path, location, zarr_format, documents, overwrite=overwrite):
+    if overwrite and location.occupied:
+        stage = stage_at(store, path, location, overwrite=True)
+        if stage is not None:
+            with discarding(stage):
+                set_documents(stage.store, documents)
+                put_in_place(stage, store, path, location, zarr_format, overwrite=True)
+            return
+        _erase_old(store, path, location)
+    else:
+        drop_indexes(store, path, zarr_format=zarr_format, documents=location.documents)
+        if not location.is_empty:
+            store.erase_values(_left(location.documents, path, zarr_format))
+    # Not every server can write on the condition that nothing is there; between requests, others may write anyway.
+    replaces = overwrite and isinstance(store, RemoteValues)
+    if not _write_parents(store, path, location, zarr_format, documents, replaces=replaces):
         # Another process has created a node since the location was inspected.
-        check_free(store, path, inspect_location(store, path, zarr_format), zarr_format, group=False)
+        now = inspect_location(store, path, zarr_format)
+        check_free(store, path, now, zarr_format, group=False, overwrite=overwrite)
         raise ArgumentError(f"'/{path}' in {store!r} was created and erased again by another process; try again")
+
+
+def _erase_old(store: Store, path: str, location: Location) -> None:
+    """Erase a node that is replaced, and what the groups above say of it."""
+    check_erasable(store, path, location.old_layout)
+    drop_indexes(store, path, documents=location.documents)
+    _unlist(store, path, location)
+    erase_node(store, path, location.old_layout)
+
+
+def _left(documents: Documents, path: str, zarr_format: ZarrFormat) -> list[str]:
+    """Return the documents at a path that would describe a new node, beside its own: those of an erased one."""
+    format = FORMATS[zarr_format]
+    if format.has_entry_point:
+        return []
+    # Consolidated metadata would be another request to an object store for each new group.
+    has_index = not isinstance(documents.store, RemoteValues)
+    return list(documents.fetch(set(format.keys(path, consolidated=has_index)).difference(format.node_keys(path))))
+
+
+def _erase_left_above(store: Store, parents: Sequence[str], documents: Documents, zarr_format: ZarrFormat) -> None:
+    """Erase the same of new groups above a node, where no other process is just creating the group."""
+    if isinstance(store, RemoteValues):
+        # A request for each group. Nobody else's attributes can be told from those that are left, either.
+        return
+    for parent in parents:
+        if not _left(documents, parent, zarr_format):
+            continue
+        with contextlib.suppress(ArgumentError), claim(store, parent):
+            now = Documents(store)
+            if node_at(parent, now.fetch(node_keys(parent))) is None:
+                store.erase_values(_left(now, parent, zarr_format))
+
+
+def stage_at(store: Store, path: str, location: Location, *, overwrite: bool) -> Stage | None:
+    """Begin to make a node aside, if the store can do that and it will be all that there is at its place."""
+    if location.layout is not None or location.old_layout is not None or not isinstance(store, StagingStore):
+        return None
+    return store.stage(f"{path}/" if path else "", replace=overwrite and location.occupied)
+
+
+@contextlib.contextmanager
+def discarding(stage: Stage) -> Iterator[None]:
+    """Remove what was made aside, unless it is in place by then; errors say what cannot be removed."""
+    try:
+        yield
+    except BaseException as error:
+        left = stage.discard()
+        if left is not None:
+            error.add_note(f"({left})")
+        raise
+    stage.discard()
+
+
+def _unlist(store: Store, path: str, location: Location) -> None:
+    """Remove a node that is replaced from lists of NCZarr: the new one has no members of NCZarr."""
+    found = location.found
+    format = FORMATS[nczarr.ZARR_FORMAT]
+    if not isinstance(found, ArrayMetadata | GroupMetadata) or format.shares_hierarchy(FORMATS[found.zarr_format]):
+        _, is_nczarr = look_above(store, path, location.documents)
+        if is_nczarr:
+            list_member(store, path, None)
 
 
 def put_in_place(
@@ -404,6 +515,8 @@ def put_in_place(
     The caller must hold the documents.
     """
     drop_indexes(store, path)
+    if overwrite and location.occupied:
+        _unlist(store, path, location)
     _write_parents(store, path, location, zarr_format)
     return stage.put_in_place(replace=overwrite and location.occupied)
 
@@ -415,7 +528,7 @@ def _write_parents(
     zarr_format: ZarrFormat,
     documents: dict[str, bytes] | None = None,
     *,
-    overwrite: bool = False,
+    replaces: bool = False,
 ) -> bool:
     """Write explicit groups above a new node, and its own documents, if any.
 
@@ -429,8 +542,8 @@ def _write_parents(
         As for the caller, who holds the documents.
     documents
         Documents of the node by key; the last one creates it.
-    overwrite
-        Whether its documents may replace others.
+    replaces
+        Whether they may replace others.
 
     Returns
     -------
@@ -448,13 +561,19 @@ def _write_parents(
     if parents and not (exclusive and location.layout is None):
         # Another process may have created some of them since, with attributes.
         parents = _parents(Documents(store), path, zarr_format, location.old_layout, location.layout)
+    _erase_left_above(store, parents, location.documents, zarr_format)
     group = GroupMetadata(zarr_format=zarr_format)
     writes = [partial(_create, store, group_documents(group, parent, location.layout)) for parent in parents]
     *others, (key, value) = (documents or {"": b""}).items()
-    own = partial(_create, store, {key: value}, replace=overwrite)
+    own = partial(_create, store, {key: value}, replace=replaces)
     is_last_alone = bool(others) or documents is None
+    made: dict[str, bytes] = {}
     if others:
-        writes.append(partial(_create, store, dict(others), replace=True))
+        # An entry point is that of other nodes, too.
+        is_shared = FORMATS[zarr_format].has_entry_point
+        writes.append(
+            partial(_create_all, store, dict(others), {} if is_shared else made, replace=is_shared or replaces)
+        )
     done: list[Any] = []
     if exclusive and isinstance(store, RemoteValues):
         done = _together(writes if is_last_alone else [*writes, own])
@@ -467,14 +586,34 @@ def _write_parents(
             _parents(Documents(store), path, zarr_format, location.old_layout, location.layout)
         if failed is not None:
             raise failed
+        if documents is None:
+            return True
+        is_written = all(done[len(parents) :]) and (len(done) > len(writes) or own())
     except BaseException:
-        if len(done) > len(writes) and done[-1] is True:
-            with contextlib.suppress(StoreError):
+        with contextlib.suppress(StoreError):
+            if len(done) > len(writes) and done[-1] is True:
                 store.erase(key)
+            # The store may have failed after it wrote the last one.
+            if made and store.get(key) is None:
+                _take_back(store, made)
         raise
-    if documents is None:
-        return True
-    return bool(done[-1] if len(done) > len(writes) else own())
+    if not is_written:
+        _take_back(store, made)
+    return is_written
+
+
+def _create_all(store: Store, documents: dict[str, bytes], made: dict[str, bytes], *, replace: bool) -> bool:
+    """Write documents, and note them in ``made``; return False if another process has created one of them."""
+    for key, value in documents.items():
+        if not _create(store, {key: value}, replace=replace):
+            return False
+        made[key] = value
+    return True
+
+
+def _take_back(store: Store, made: Mapping[str, Any]) -> None:
+    """Erase values that this call has written, unless others have changed them."""
+    store.erase_values([key for key, value in made.items() if store.get(key) == value])
 
 
 def _create(store: Store, documents: dict[str, bytes], *, replace: bool = False) -> bool:
@@ -503,13 +642,16 @@ def _together(writes: Sequence[Callable[[], bool]]) -> list[bool | BaseException
     return io_threads.call_all([partial(outcome, write) for write in writes])
 
 
-def move_node(store: Store, source: str, dest: str, zarr_format: ZarrFormat) -> None:
+def move_node(store: Store, source: str, dest: str, zarr_format: ZarrFormat | None) -> None:
     """Move a node with everything below it: in a local directory in one step, and otherwise by copying and erasing it.
+
+    ``zarr_format`` is None if the format of the node is not known: in a folder, there may be several.
 
     Raises
     ------
     ArgumentError
-        If ``dest`` is occupied or below ``source``; the source is as it was.
+        If ``dest`` is occupied or below ``source``, or the node would become part of a hierarchy of another format, or
+        be cut off from dimensions of NCZarr; the source is as it was.
     NodeNotFoundError
         If there is no node at ``source``, or no longer; nothing is at ``dest``.
     StoreError
@@ -521,19 +663,90 @@ def move_node(store: Store, source: str, dest: str, zarr_format: ZarrFormat) -> 
         raise ArgumentError(f"'/{source}' cannot be moved into itself, to '/{dest}'")
     enclosing = enclosing_groups(store)
     with hold_node(store, source, dest), hold_keys_above(store, source, dest, enclosing=enclosing), claim(store, dest):
+        if zarr_format is None:
+            zarr_format = _format_of(store, source)
         move = _Move.planned(store, source, dest, zarr_format)
         check_erasable(store, source, move.layout)
         documents_above, is_nczarr = look_above(store, source)
+        dimensions = _moved_dimensions(store, source, dest) if is_nczarr else None
         drop_indexes(store, source, documents=documents_above)
         drop_indexes(store, dest)
         _write_parents(store, dest, move.location, zarr_format)
-        is_renamed = move.rename()
+        # Other dimensions are not to be written through a link, into a node that stays.
+        is_renamed = not (dimensions and is_linked(store, source)) and move.rename()
         if not is_renamed:
             move.copy()
-        if is_nczarr and (listed := list_member(store, source, None)) is not None:
+        if is_nczarr and (listed := list_member(store, source, None)) is not None and dimensions is not None:
             list_member(store, dest, listed)
+        for path, paths in (dimensions or {}).items():
+            _set_dimensions(store, path, paths)
         if not is_renamed:
             erase_node(store, source, move.layout)
+
+
+def _format_of(store: Store, path: str) -> ZarrFormat:
+    """Return the format of a node to be moved, which its folder does not tell; of an absent one, that of new nodes."""
+    reader = reader_of(store)
+    layout = reader.layout(path)
+    if layout is not None:
+        if layout.base == path:
+            raise ArgumentError(
+                f"'/{path}' in {store!r} is a hierarchy of {V3_DRAFT.title}, which moves only with its folder, without "
+                "gzarr; nothing was moved"
+            )
+        return V3_DRAFT.zarr_format
+    there = node_at(path, reader.fetch(keys_and_prefixes(path, None)[0]))
+    if there is not None:
+        check_writable(there[0], f"'/{path}' in {store!r}")
+        return there[0].zarr_format
+    entry = reader.node(path, None)
+    if entry is None or isinstance(entry.metadata, MetadataError):
+        return DEFAULT_FORMAT
+    check_writable(FORMATS[entry.metadata.zarr_format], f"'/{path}' in {store!r}")
+    return entry.metadata.zarr_format
+
+
+def _moved_dimensions(store: Store, source: str, dest: str) -> dict[str, list[str]] | None:
+    """Return the dimensions of arrays of NCZarr that change when a node moves, by the new paths of the arrays.
+
+    None if it leaves its data set: another one has no such dimensions, so the node is not listed there.
+
+    Raises
+    ------
+    ArgumentError
+        If a dimension of an array would not be in a group above it any more.
+    """
+    before, after = (data_set(store, path, nczarr.ZARR_FORMAT) for path in (source, dest))
+    changed: dict[str, list[str]] = {}
+    if before is None or after is None or before.root != after.root:
+        return None
+    below = f"{source}/"
+    names = (key[: key.rfind("/")] for key in store.list_prefix(below) if key.endswith("/.zarray"))
+    for name in names:
+        entry = reader_of(store).node(name, nczarr.ZARR_FORMAT)
+        array = None if entry is None else entry.metadata
+        dimensions = nczarr_dimensions(array) if isinstance(array, ArrayMetadata) else None
+        if dimensions is None:
+            continue
+        path = after.path + name[len(source) :]
+        moved, lost = nczarr.moved_dimensions(dimensions, path, before.path, after.path)
+        if lost is not None:
+            raise ArgumentError(
+                f"'/{name}' in {store!r} has the dimension {lost!r} of NCZarr, which netCDF-C finds only for arrays in "
+                f"{lost.rpartition('/')[0]!r} and below; move it to a place there, or move that group as a whole"
+            )
+        if moved != dimensions:
+            changed[dest + name[len(source) :]] = moved
+    return changed
+
+
+def _set_dimensions(store: Store, path: str, dimensions: list[str]) -> None:
+    """Set the paths of the dimensions of an array of NCZarr."""
+
+    def change(metadata: NodeMetadata) -> NodeMetadata:
+        return nczarr.with_dimensions(metadata, dimensions) if isinstance(metadata, ArrayMetadata) else metadata
+
+    change_node(store, path, nczarr.ZARR_FORMAT, change, node_type="array")
 
 
 @dataclass(frozen=True, slots=True)
@@ -570,9 +783,16 @@ class _Move:
         present = reader.fetch(keys_and_prefixes(source, None)[0])
         if not present and not reader.exists(source, None):
             raise NodeNotFoundError(f"'/{source}' no longer exists in {store!r}; nothing was moved")
-        location = inspect_location(store, dest, zarr_format)
+        with advising(formats=dict.fromkeys(FORMATS, "move it elsewhere, or copy it: gzarr.copy")):
+            location = inspect_location(store, dest, zarr_format)
         check_name(dest, location, zarr_format)
         layout = location.layout
+        if layout is not None and layout != (present_layout := reader.layout(source)):
+            base = "" if present_layout is None else present_layout.base
+            raise ArgumentError(
+                f"'/{source}' in {store!r} is in the hierarchy of {V3_DRAFT.title} at '/{base}', and '/{dest}' is not; "
+                "copy it (gzarr.copy), and delete it then"
+            )
         source_keys, source_prefixes = keys_and_prefixes(source, layout)
         dest_keys, dest_prefixes = keys_and_prefixes(dest, layout)
         if layout is not None:
@@ -636,57 +856,56 @@ class _Move:
 
     def copy(self) -> None:
         """Copy all, in local directories aside; if that fails, erase what was copied."""
-        stage = None
-        if self._is_one_folder and isinstance(self.store, StagingStore):
-            stage = self.store.stage(self.prefixes[0][1], replace=False)
-        is_taken = False
-        try:
-            is_taken = not self._copy_to(self.store if stage is None else stage.store)
-            if stage is not None:
-                is_taken = not stage.put_in_place(replace=False)
-            if is_taken:
-                raise self._taken()
-        except BaseException as error:
-            if stage is not None:
-                left = stage.discard()
-                if left is not None:
-                    error.add_note(f"({left})")
-            elif not is_taken:
-                # The destination was empty. Partial copies would block the next attempt, after an interrupt, too.
-                with contextlib.suppress(StoreError):
-                    erase_node(self.store, self.dest, self.layout)
-            raise
+        stage = stage_at(self.store, self.dest, self.location, overwrite=False)
         if stage is not None:
-            stage.discard()
+            with discarding(stage):
+                for key, value in self._copied(stage.store):
+                    stage.store.set(key, value)
+                if not stage.put_in_place(replace=False):
+                    raise self._taken()
+            return
+        made: list[str] = []
+        writing: dict[str, Any] = {}
+        try:
+            for key, value in self._copied(self.store):
+                writing = {key: value}
+                if not _create(self.store, writing):
+                    # Another process writes there, too.
+                    writing = {}
+                    raise self._taken()
+                made.append(key)
+        except BaseException:
+            # Partial copies would block the next attempt. An interrupt may have come before or after the last write.
+            with contextlib.suppress(StoreError):
+                _take_back(self.store, writing)
+                # No reader sees nodes that have lost chunks.
+                self.store.erase_values([key for key in made if is_document(key)])
+                self.store.erase_values(made)
+            raise
 
-    def _copy_to(self, target: Store) -> bool:
-        """Copy everything, its own documents last; where documents come first, all of them, from the node down.
-
-        Returns
-        -------
-        Whether the documents were written; if not, another process has created a node there meanwhile.
-        """
+    def _copied(self, target: Store) -> Iterator[tuple[str, Any]]:
+        """Yield all new keys and their values: the own documents last, but where documents come first, from the top."""
         first = documents_first(target)
         if first:
-            if not self._copy_documents(target):
-                return False
+            yield from self._own_documents()
             for before, after in self.prefixes:
                 below = set(filter(is_document, self.store.list_prefix(before))) - self.documents.keys()
                 for key in sorted(below, key=lambda key: key.count("/")):
-                    target.set(after + key[len(before) :], self._document(key))
+                    yield after + key[len(before) :], self._document(key)
         for before, after in self.prefixes:
             for key in self.store.list_prefix(before):
                 if key in self.documents or (first and is_document(key)):
                     continue
                 value: Any = self._document(key) if is_document(key) else self.store.get(key)
                 if value is not None:
-                    target.set(after + key[len(before) :], value)
-        return first or self._copy_documents(target)
+                    yield after + key[len(before) :], value
+        if not first:
+            yield from self._own_documents()
 
-    def _copy_documents(self, target: Store) -> bool:
-        """Copy the node's own documents, unless there are some; return whether it was done."""
+    def _own_documents(self) -> Iterator[tuple[str, Any]]:
+        """Yield the new keys and values of the node's own documents, the one that makes it last."""
         own = {to: self._document(key) for key, to in self.documents.items() if key in self.present}
-        return all(_create(target, {to: value}) for to, value in own.items())
+        yield from sorted(own.items(), key=lambda one: one[0] in node_keys(self.dest))
 
     def _document(self, key: str) -> Any:
         """Return a document of the source."""

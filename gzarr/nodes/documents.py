@@ -74,6 +74,8 @@ class Documents:
     ----------
     tokens
         Tokens of the fetched documents by key, for :func:`gzarr.nodes.change.replace_documents`.
+    all_keys
+        All keys of the store, if a listing has shown them; else None.
     """
 
     def __init__(self, store: ReadableStore) -> None:
@@ -82,6 +84,7 @@ class Documents:
         # None for those that do not exist.
         self._values: dict[str, bytes | None] = {}
         self._seen = time.monotonic(), _consolidations
+        self.all_keys: list[str] | None = None
 
     def fetch(self, keys: Iterable[str]) -> dict[str, bytes]:
         """Return the existing documents by key; one request for those that were not asked for, none without any."""

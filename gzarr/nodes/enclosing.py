@@ -40,12 +40,17 @@ class Enclosing(NamedTuple):
     ----------
     store
         Store whose root is the outermost.
-    groups
-        Their paths in it, from the innermost to ``""``.
+    path
+        Path in it of the store's root.
     """
 
     store: Store
-    groups: list[str]
+    path: str
+
+    @property
+    def groups(self) -> list[str]:
+        """Paths of the groups in :attr:`store`, from the innermost to ``""``."""
+        return upward(self.path)[1:]
 
 
 def enclosing_groups(store: Any) -> Enclosing | None:
@@ -70,7 +75,7 @@ def enclosing_groups(store: Any) -> Enclosing | None:
     if outermost == root:
         return None
     path = os.path.relpath(root, outermost).replace(os.sep, "/")
-    return Enclosing(store._elsewhere(Path(outermost)), upward(path)[1:])
+    return Enclosing(store._elsewhere(Path(outermost)), path)
 
 
 def _is_group(store: LocalStore) -> bool:

@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 
 # Limit of the keys inspected to recognise an implicit group: one page of a listing of an object store.
 _PROBED_KEYS = 1000
-# Why a folder below is not listed: the system does not let this user, or there is a link in it that has no end.
-_NOT_LISTABLE = frozenset({errno.EACCES, errno.EPERM, errno.ELOOP})
+#: Why a folder below is not listed: the system does not let this user, or there is a link in it that has no end.
+NOT_LISTABLE = frozenset({errno.EACCES, errno.EPERM, errno.ELOOP})
 # A chunk of an array below: "x/c/0/0", "x/c.0.0", "x/0.0". Sorted listings give chunks before "zarr.json".
 _CHUNK_BELOW = re.compile(r"(?:^|/)(?:[^/]+/c[/.]|[^/]*[^/\d.][^/]*/)\d+(?:[/.]\d+)*$")
 
@@ -231,9 +231,9 @@ class NodeReader:
         except StoreError as error:
             if is_too_long(path, error):
                 return None
-            if error.errno not in _NOT_LISTABLE or isinstance(self.store, RemoteValues):
+            if error.errno not in NOT_LISTABLE or isinstance(self.store, RemoteValues):
                 raise
-        return _implied(prefix, formats, _listed_below(self.store, prefix))
+        return _implied(prefix, formats, listed_below(self.store, prefix))
 
     def _search_last(self, path: str, formats: Sequence[Format]) -> Entry | None:
         """Return a node of the formats searched last; one request, and one more below an entry point."""
@@ -275,7 +275,7 @@ def _implied(prefix: str, formats: Sequence[Format], keys: Iterator[str]) -> Ent
     return _implicit_group(formats[0]) if count == _PROBED_KEYS and chunks else None
 
 
-def _listed_below(store: ListableStore, prefix: str) -> Iterator[str]:
+def listed_below(store: ListableStore, prefix: str) -> Iterator[str]:
     """Yield the keys that start with a prefix, without those in folders that the system does not list."""
     left = [prefix]
     while left:
@@ -283,7 +283,7 @@ def _listed_below(store: ListableStore, prefix: str) -> Iterator[str]:
         try:
             keys, folders = store.list_dir(folder)
         except StoreError as error:
-            if folder == prefix or error.errno not in _NOT_LISTABLE:
+            if folder == prefix or error.errno not in NOT_LISTABLE:
                 raise
             continue
         yield from keys

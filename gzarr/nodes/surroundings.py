@@ -63,6 +63,8 @@ def look_around(store: ReadableStore, path: str, format: Format) -> tuple[Docume
     below = f"{path}/" if path else ""
     is_empty = not any(key.startswith(below) for key in keys)
     if is_small:
+        if are_all:
+            documents.all_keys = list(keys)
         present = set(keys)
         known = [*_keys_at(path), *(key for group in above for key in _keys_of_group(group))]
         documents.note_absent(key for key in known if key not in present)

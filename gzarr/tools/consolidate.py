@@ -14,12 +14,13 @@ from ..flags import check_flags
 from ..hierarchy.group import Group
 from ..metadata.formats import FORMATS, check_zarr_format
 from ..metadata.model import GroupMetadata
-from ..metadata.to_documents import check_text, dump
+from ..metadata.to_documents import check_text, dump, group_documents
 from ..nodes.change import attempts, drop_indexes, hold_documents, reader_of, replace_documents, writable
 from ..nodes.documents import Documents, note_consolidation
 from ..nodes.reader import NodeReader
 from ..stores.base import flushing
 from ..stores.keys import join_path, normalize_path
+from ..stores.locks import begin
 from ..stores.resolve import as_store
 
 if TYPE_CHECKING:
@@ -126,27 +127,24 @@ def consolidate(
         As for :func:`consolidate_metadata`.
     """
     # Held with the groups above it, so that no thread changes or creates nodes below between reading and writing.
-    with hold_documents(store, path, lock=lock):
+    # A handler of a signal, which locks let pass, does not change the group itself.
+    with hold_documents(store, path, lock=lock), begin(store, path, "documents"):
         for _ in attempts(store, path):
             documents = Documents(store)
             new = _consolidated(documents, path, zarr_format, as_found=as_found)
-            if not FORMATS[new.zarr_format].consolidates_own:
-                # Another document, which is replaced as a whole.
-                documents.tokens.clear()
             # The consolidated metadata of groups above may be outdated. (No node changes, so those above the store's
             # root are as they were.)
             drop_indexes(store, path, enclosing=False)
-            if replace_documents(store, {new.key: new.value}, documents.tokens):
+            if replace_documents(store, new.documents, documents.tokens):
                 break
         note_consolidation()
         return _group(reader_of(store), path, new.zarr_format)
 
 
 class _Consolidated(NamedTuple):
-    """A document with consolidated metadata, and the nodes below the group by path."""
+    """Documents to write, by key, the one with consolidated metadata last; and the nodes below the group by path."""
 
-    key: str
-    value: bytes
+    documents: dict[str, bytes]
     zarr_format: ZarrFormat
     nodes: dict[str, NodeMetadata]
 
@@ -168,11 +166,22 @@ def _consolidated(documents: Documents, path: str, zarr_format: ZarrFormat | Non
     for name, below in Group(metadata, reader, path, device="cpu").walk():
         if isinstance(below, MetadataError):
             raise below
+        found = below.metadata.zarr_format
+        if not format.shares_hierarchy(FORMATS[found]) and not (isinstance(below, Group) and below.metadata.implicit):
+            # A folder may have nodes of several formats.
+            at = join_path(path, name)
+            raise ArgumentError(
+                f"'/{path}' is a folder without metadata of its own, and would be a group of Zarr format "
+                f"{metadata.zarr_format!r}, but there is a node of Zarr format {found!r} at '/{at}'; "
+                "consolidate the groups below it one by one (path=)"
+            )
         nodes[name] = below.metadata
     document = format.consolidated(metadata, nodes)
     if not as_found:
         check_text(document, f"consolidated metadata of '/{path}'")
-    return _Consolidated(key, dump(document), metadata.zarr_format, nodes)
+    # An implicit group needs a document of its own, by which readers find what is consolidated.
+    own = group_documents(metadata, path) if metadata.implicit else {}
+    return _Consolidated({**own, key: dump(document)}, metadata.zarr_format, nodes)
 
 
 def _group(reader: NodeReader, path: str, zarr_format: ZarrFormat | None) -> GroupMetadata:

@@ -354,7 +354,7 @@ class TestReservedNames:
 
 
 class FullStore(MemoryStore):
-    """A store that is full until a prefix is erased, or for ever."""
+    """A store that is full until something is erased, or for ever."""
 
     code: int | None = None
     gets_room = True
@@ -368,6 +368,11 @@ class FullStore(MemoryStore):
 
     def erase_prefix(self, prefix: str) -> None:
         super().erase_prefix(prefix)
+        if self.gets_room:
+            self.code = None
+
+    def erase_values(self, keys: Iterable[str]) -> None:
+        super().erase_values(keys)
         if self.gets_room:
             self.code = None
 

@@ -351,6 +351,13 @@ def filters_in(attributes: dict[str, Any]) -> list[tuple[str, Any]]:
     return [(f"$.attributes.filters[{i}]", value) for i, value in enumerate(filters)]
 
 
+def own_attributes(metadata: ArrayMetadata) -> dict[str, Any]:
+    """Return the attributes of an array, of any format, without the filters that zarr-python keeps in them."""
+    if metadata.chunk_key_encoding.name != "draft_root" or not filters_in(metadata.attributes):
+        return metadata.attributes
+    return {name: value for name, value in metadata.attributes.items() if name != "filters"}
+
+
 def _shardings(value: Any, ndim: int) -> list[tuple[int, ...]]:
     """Return the chunks per shard of each sharding transformer, innermost first."""
     if value is None:

@@ -94,7 +94,11 @@ def _check_filters(attributes: dict[str, Any], kept: Any) -> None:
     if [value for _, value in filters_in(attributes)] == [value for _, value in filters_in(own)]:
         return
     advice = "keep that attribute as it is" if filters_in(own) else "give that attribute another name"
-    raise ArgumentError(
+    raise _filters_refused(attributes, advice)
+
+
+def _filters_refused(attributes: dict[str, Any], advice: str) -> ArgumentError:
+    return ArgumentError(
         "early drafts of version 3 keep the filters of an array in its attribute 'filters', so that with "
         f"{quote(attributes.get('filters'))} there, its chunks would be read otherwise; {advice}"
     )
@@ -114,6 +118,9 @@ def _array_document(metadata: ArrayMetadata, layout: Layout) -> dict[str, Any]:
     attributes = metadata.attributes
     if layout.root:
         compressor = filters.pop() if filters and filters[-1]["id"] in _CODECS else None
+        # Those of the caller have no codecs in them, and must not give way to codecs.
+        if "filters" in attributes and (filters or filters_in(attributes)):
+            raise _filters_refused(attributes, "give that attribute another name")
         if filters:
             attributes = {**attributes, "filters": filters}
         said: dict[str, Any] = {"compressor": None if compressor is None else _codec(compressor, "codec")}
