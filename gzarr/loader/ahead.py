@@ -169,9 +169,12 @@ class ReadAhead:
     def stop(self) -> None:
         """Ask for nothing more, and end all waits for what was asked for."""
         self.stopped = True
-        for _, asking in list(self._asking):
-            asking.close()
-        self._events.put(None)
+        try:
+            # One step, without the lock: another thread may be adding to it, and closes what it adds from now on.
+            for _, asking in self._asking.copy():
+                asking.close()
+        finally:
+            self._events.put(None)
 
     def run_ahead(self) -> None:
         """Ask for chunks of later reads whenever there is room; the loop of a thread."""

@@ -6,6 +6,7 @@ import contextlib
 import math
 import operator
 from collections.abc import Mapping
+from copy import deepcopy
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from ..arrays.elements import in_numpy
@@ -105,6 +106,25 @@ def fitting(what: str, hint: str) -> Iterator[None]:
     # The selection is right: it is all of an array.
     except (MemoryError, SelectionError) as error:
         raise ArgumentError(f"{what} takes more memory than there is; {hint}") from error
+
+
+def own_array(name: str, value: Any) -> Any:
+    """Return an argument as :func:`as_array`, in memory of its own; None, and what is no array, as it was given."""
+    try:
+        return None if value is None else as_array(name, value).copy()
+    except ArgumentError:
+        return value
+
+
+def own_numbers(value: Any) -> Any:
+    """Return numbers, or a mapping of them, in memory of their own; what cannot be copied, as it was given."""
+    if isinstance(value, Mapping):
+        return {name: own_numbers(each) for name, each in value.items()}
+    try:
+        return deepcopy(value)
+    except Exception:
+        # A view of a dict, for instance.
+        return value
 
 
 def as_array(name: str, value: Any, *, unmasked: bool = False) -> np.ndarray[Any, np.dtype[Any]]:

@@ -19,6 +19,8 @@ from ..cached import cached_property
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from .places import Places
+
 IntArray: TypeAlias = npt.NDArray[np.int64]
 
 #: A block keeps at least so many groups, whatever arrays beside the main one ask for, as long as chunks are decoded no
@@ -226,12 +228,15 @@ class Cells:
         int64 ``(n,)``: the rows of a list of cells, in this order, if not all cells of the grid are samples.
     box
         int64 ``(groups,)``: the box of cells that each group has samples of; None if each group has its own.
+    places
+        Of random windows that stay within their group: the places along each axis; else None.
     """
 
     bounds: tuple[IntArray, ...]
     offsets: IntArray
     chosen: IntArray | None = None
     box: IntArray | None = None
+    places: tuple[Places, ...] | None = None
 
     @classmethod
     def of_grid(cls, counts: tuple[int, ...], lengths: tuple[int, ...], shift: tuple[int, ...] | None = None) -> Cells:
@@ -244,10 +249,13 @@ class Cells:
             bounds = tuple(np.append(np.arange(0, n, g), n) for n, g in zip(counts, lengths, strict=True))
         else:
             bounds = tuple(_shifted(n, g, s) for n, g, s in zip(counts, lengths, shift, strict=True))
-        sizes = np.ones((), np.int64)
-        for along in bounds:
-            sizes = np.multiply.outer(sizes, np.diff(along))
-        return cls(bounds, np.append(0, np.cumsum(sizes.ravel())))
+        return cls(bounds, _offsets(bounds))
+
+    @classmethod
+    def of_places(cls, places: tuple[Places, ...]) -> Cells:
+        """Return all cells of a grid, in groups of places along each axis."""
+        bounds = tuple(along.bounds for along in places)
+        return cls(bounds, _offsets(bounds), places=places)
 
     @classmethod
     def of_some(
@@ -320,6 +328,10 @@ class Cells:
         groups = self.groups(numbers)
         return groups if self.box is None else self.box[groups]
 
+    def along_axes(self, groups: IntArray) -> tuple[IntArray, ...]:
+        """Return the number of groups along each axis; not for listed cells."""
+        return np.unravel_index(groups, tuple(len(along) - 1 for along in self.bounds))
+
     def coordinates(self, numbers: IntArray) -> tuple[IntArray, IntArray, IntArray]:
         """Return the coordinates of cells, of the first cells and the ends of their groups; not for listed cells.
 
@@ -327,13 +339,21 @@ class Cells:
         """
         group = self.groups(numbers)
         rest = numbers - self.offsets[group]
-        which = np.unravel_index(group, tuple(len(along) - 1 for along in self.bounds))
+        which = self.along_axes(group)
         result, begin, end = (np.empty((len(numbers), len(self.bounds)), np.int64) for _ in range(3))
         for d in reversed(range(len(self.bounds))):
             begin[:, d], end[:, d] = self.bounds[d][which[d]], self.bounds[d][which[d] + 1]
             rest, nth = np.divmod(rest, end[:, d] - begin[:, d])
             result[:, d] = begin[:, d] + nth
         return result, begin, end
+
+
+def _offsets(bounds: tuple[IntArray, ...]) -> IntArray:
+    """Return the first cell of each group, and the number of all, by the bounds of groups along each axis."""
+    sizes = np.ones((), np.int64)
+    for along in bounds:
+        sizes = np.multiply.outer(sizes, np.diff(along))
+    return np.append(0, np.cumsum(sizes.ravel()))
 
 
 def times_before(numbers: IntArray) -> IntArray:

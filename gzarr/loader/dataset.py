@@ -14,6 +14,7 @@ from ..cached import cached_property
 from ..distinct import distinct
 from ..documents.json import quote
 from ..errors import ArgumentError, SelectionError
+from ..guarded import ForkSafeLock
 from .arguments import integer
 from .cells import times_before
 from .inputs import levels_of
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
     from ..windows.inputs import Input
     from .cells import Cells, IntArray
     from .samplers import Sampler
+
+# Held while samples that were asked for are counted.
+_counting = ForkSafeLock()
 
 
 class Dataset:
@@ -65,9 +69,9 @@ class Dataset:
     """
 
     def __init__(self, arrays: Input | Mapping[str, Input], sampler: Sampler | None = None, *, seed: int = 0) -> None:
-        sampler = sampler_of(sampler)
+        # They are what they are now, whatever becomes of the user's.
+        sampler = sampler_of(sampler)._kept()
         volumes, (axes,) = levels_of([arrays], sampler.spacing)
-        # They keep the shapes that they have now, and so do the samples.
         (self._arrays,) = as_they_are(volumes)
         if not self._arrays:
             raise ArgumentError("a dataset needs at least one array")
@@ -183,10 +187,12 @@ class Dataset:
         is_random = samples.jitter is not None or samples.posed
         draws = times_before(wanted) if is_random else np.zeros(len(wanted), np.int64)
         if is_random and self._epoch is None:
-            if self._asked is None:
-                self._asked = np.zeros(len(self), np.uint32)
-            draws += self._asked[wanted]
-            np.add.at(self._asked, wanted, 1)
+            # Threads that ask for the same sample have another place each.
+            with _counting.lock:
+                if self._asked is None:
+                    self._asked = np.zeros(len(self), np.uint32)
+                draws += self._asked[wanted]
+                np.add.at(self._asked, wanted, 1)
             # A worker has a seed of its own, also where each epoch has new workers.
             torch_data = sys.modules.get("torch.utils.data")
             worker = None if torch_data is None else torch_data.get_worker_info()

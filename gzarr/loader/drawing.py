@@ -49,7 +49,7 @@ def drawn(
         Determines the result.
     replace
         Whether a sample may be drawn several times. If not, at least ``count`` weights are above 0, or each of these
-        comes as often as the others, but for one time.
+        comes as often as the others, but for one time; with classes, as often as expected.
     classes
         int64 ``(total,)``, class of each sample: as a whole, each class is drawn as often as expected, too, rounded up
         or down. None for no classes.
@@ -62,7 +62,11 @@ def drawn(
         return np.empty(0, np.int64)
     if weights is None:
         return _evenly(total, count, key)
-    if not replace and count > (there := np.count_nonzero(weights)):
+    there = np.count_nonzero(weights)
+    if classes is not None and count > there:
+        # Some come twice anyway, and classes equally often.
+        replace = True
+    if not replace and count > there:
         # Whole rounds of all that may be drawn, and some of one more.
         whole, rest = divmod(count, int(there))
         some = drawn(total, rest, weights, key, replace=False, classes=classes)
@@ -127,6 +131,75 @@ def _evenly(total: int, count: int, key: int) -> IntArray:
         for begin in range(0, rest, _AT_ONCE):
             some[begin : begin + _AT_ONCE] = permutation(some[begin : begin + _AT_ONCE])
     return np.sort(np.append(np.tile(np.arange(total), whole), some) if whole else some)
+
+
+def fitted(
+    weights: npt.NDArray[np.float64],
+    volumes: IntArray,
+    classes: IntArray,
+    expected: Sequence[float],
+    count: int,
+    *,
+    replace: bool,
+) -> npt.NDArray[np.float64]:
+    """Return how often samples are expected if volumes come as often as they should, and all classes equally often.
+
+    This is iterative proportional fitting (Deming and Stephan, 1940). Where both cannot be, classes come equally often,
+    and volumes nearly as often as they should.
+
+    Parameters
+    ----------
+    weights, volumes, classes
+        float64 ``(n,)``, weights of samples, and int64 ``(n,)``, the volume and the class of each.
+    expected
+        Samples of each volume in the mean.
+    count
+        Number of all.
+    replace
+        Whether a sample may be drawn several times. If not, none of a volume that has enough of them is expected more
+        than once, if classes have enough of them, too.
+
+    Returns
+    -------
+    float64 ``(n,)``.
+    """
+    # Those of one volume and one class are alike.
+    n_classes = int(classes.max()) + 1
+    pairs, which, there = np.unique(volumes * n_classes + classes, return_inverse=True, return_counts=True)
+    volume, class_ = pairs // n_classes, pairs % n_classes
+    of_volumes = np.asarray(expected, np.float64)
+    found: npt.NDArray[np.float64] = np.bincount(which, weights / weights.max()) * (of_volumes > 0)[volume]
+    scarce = of_volumes > np.bincount(volumes, minlength=len(of_volumes))
+    most = np.where(replace | scarce[volume], np.inf, there)
+    of_volumes = of_volumes * (count / of_volumes.sum())
+    have = np.bincount(class_, found) > 0
+    of_classes = have * (count / np.count_nonzero(have))
+    for _ in range(_ROUNDS):
+        before = found
+        found = _scaled(_scaled(found, volume, of_volumes, most), class_, of_classes, most)
+        if np.allclose(found, before, rtol=1e-12, atol=0):
+            break
+    return np.asarray((found / there)[which], np.float64)
+
+
+def _scaled(
+    found: npt.NDArray[np.float64],
+    kinds: IntArray,
+    wanted: npt.NDArray[np.float64],
+    most: npt.NDArray[np.float64],
+) -> npt.NDArray[np.float64]:
+    """Scale numbers of each kind so that these add up to what is wanted, or as near as they may be."""
+    full = np.zeros(len(found), bool)
+    for _ in range(_ROUNDS):
+        left = wanted - np.bincount(kinds, np.where(full, most, 0.0), len(wanted))
+        rest = np.bincount(kinds, np.where(full, 0.0, found), len(wanted))
+        factor = np.divide(left, rest, out=np.zeros(len(wanted)), where=rest > 0)
+        found = np.where(full, most, found * np.maximum(factor, 0.0)[kinds])
+        over = found > most
+        if not over.any():
+            break
+        full |= over
+    return np.minimum(found, most)
 
 
 def at_most_once(expected: npt.NDArray[np.float64], count: int) -> npt.NDArray[np.float64]:

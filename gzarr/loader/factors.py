@@ -68,13 +68,21 @@ def whole_factors(
     ]
     # One factor of all axes, or that of an axis that has no other.
     shared = range(max((o.start for o in reduced), default=0), min((o.stop for o in reduced), default=0))
-    certain = {own[0] for own in reduced if len(own) == 1}
+    exact: set[Factor] = set()
+    certain: set[Factor] = {own[0] for own in reduced if len(own) == 1}
     likely: list[list[Factor]] = []
     for own, factor, (n, length) in zip(options, known, pairs, strict=True):
         preferred = range(max(own.start, shared.start), min(own.stop, shared.stop)) or own
-        likely.append([factor] if factor else [*(sorted(certain.intersection(own)) or _likely(preferred, n, length))])
+        agreed = certain.intersection(own)
+        if agreed and not factor and n % length == 0 and n // length in _HALVES:
+            # What other axes tell, and what this one does, are as likely.
+            exact.add(n // length)
+            agreed.add(n // length)
+        likely.append([factor] if factor else [*(sorted(agreed) or _likely(preferred, n, length))])
     # One axis tells what the others leave open.
-    usual = {each[0] for each, (n, length) in zip(likely, pairs, strict=True) if len(each) == 1 and 1 < length < n}
+    usual = exact | {
+        each[0] for each, (n, length) in zip(likely, pairs, strict=True) if len(each) == 1 and 1 < length < n
+    }
     found = []
     for each, (n, length) in zip(likely, pairs, strict=True):
         narrowed = each if len(each) == 1 else [factor for factor in each if factor in usual]

@@ -144,6 +144,15 @@ class Fingerprint:
             for samples in each
         ):
             parts.append("flips within groups")
+        if any(samples.are_in_places for samples in each):
+            parts.append("all places as often")
+        if any(samples.posed and samples.may_be_rounded_up for samples in each) and len(each) > 1:
+            parts.append("a pose each time")
+        if any(samples.classes is not None for samples in each):
+            if len({samples.share for samples in each}) > 1:
+                parts.append("classes and volumes")
+            if any(samples.comes_in_rounds for samples in each):
+                parts.append("classes, however often")
         if any(samples.posed for samples in each):
             parts.append("poses of samples, whatever their order")
         lengths = [volume.samples.lengths for volume in volumes.each]

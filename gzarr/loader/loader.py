@@ -197,9 +197,9 @@ class Loader:
         streams: SupportsIndex | None = None,
         dense: bool = True,
     ) -> None:
-        sampler = sampler_of(sampler)
+        # From here on, the sampler and the arrays are what they are now, whatever becomes of the user's.
+        sampler = sampler_of(sampler)._kept()
         volumes, self._axes = levels_of(arrays, sampler.spacing)
-        # From here on, the arrays are what they are now, whatever becomes of the user's.
         volumes = as_they_are(with_one_list(volumes))
         batch_size, world_size = integer("batch_size", batch_size, 1), integer("world_size", world_size, 1)
         rank, prefetch = integer("rank", rank), integer("prefetch", prefetch)

@@ -213,8 +213,9 @@ class EpochOrder:
         found = self._blocks.get(number)
         if found is None:
             found = self._made(number)
-            while len(self._blocks) >= _KEPT_BLOCKS:
-                self._blocks.pop(next(iter(self._blocks), -1), None)
+            # A list is made in one step, whatever other threads add.
+            for old in list(self._blocks)[: 1 - _KEPT_BLOCKS]:
+                self._blocks.pop(old, None)
             self._blocks[number] = found
         return found
 

@@ -6,10 +6,11 @@ import os
 import time
 import weakref
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from .. import ending
 from ..errors import ArgumentError, DeviceError, GzarrError
+from ..guarded import RLock
 from ..starting import NamedThread
 from .batch import register_trees
 from .like import consumer_stream, converted, converter, sparse_converter
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     from .epoch import Epoch
     from .stats import Stats
     from .work import Giving, Ready
+
+# Longest wait for another thread until Python looks for signals, in seconds.
+_LOOK_S: Final = 0.5
 
 
 class Pipeline:
@@ -56,6 +60,9 @@ class Pipeline:
         self._work = work = new_work()
         self._inline: Iterator[Ready] | None = None
         self._given = 0
+        # One thread at a time takes a batch. Reentrant: a call within a call, in a handler of a signal or a function of
+        # the user's, would wait for itself.
+        self._turn = RLock()
         # A batch that could not be handed over yet.
         self._kept: Ready | None = None
         self._interrupt: type[BaseException] | None = None
@@ -86,17 +93,20 @@ class Pipeline:
     def __next__(self) -> Any:
         """Return the next batch, or raise the error of one that cannot be read; the next call then goes on.
 
-        A batch that cannot be handed over now, for lack of memory for instance, is the next call's.
+        A batch that cannot be handed over now, for lack of memory for instance, is the next call's. Threads may share
+        an iterator, as a queue: each batch is given out once.
         """
-        if self._interrupt is not None:
-            # Without an error, whoever goes on would take this for the end of the epoch.
-            raise ArgumentError(
-                f"this iterator of a loader was ended by a {self._interrupt.__name__}: iterate the loader anew; to go "
-                "on with the same epoch, after the batches that were given out, call "
-                "loader.load_state_dict(loader.state_dict()) before"
-            )
-        given, goes_on = self._given, self._given < self._steps and not self._work.stopped
+        turn, is_own = self._turn, False
+        given, goes_on = self._given, self._goes_on
         try:
+            self._refuse_other_process()
+            # An interrupt in another thread's call may have left it taken, but has ended the epoch.
+            while not (self._work.stopped or (is_own := turn.acquire(timeout=_LOOK_S))):
+                self._refuse_other_process()
+                if ending.is_alone():
+                    raise GzarrError(ending.NO_THREADS)
+            self._refuse_interrupted()
+            given, goes_on = self._given, self._goes_on
             result = self._measured()
             self._progress(self._given)
         except BaseException as error:
@@ -108,8 +118,35 @@ class Pipeline:
             elif self._given > given:
                 # In place of a batch.
                 self._progress(self._given)
+            elif isinstance(error, StopIteration):
+                # Another thread may have been interrupted while this one waited.
+                self._refuse_interrupted()
             raise
+        finally:
+            if is_own:
+                turn.release()
         return result
+
+    @property
+    def _goes_on(self) -> bool:
+        return self._given < self._steps and not self._work.stopped
+
+    def _refuse_other_process(self) -> None:
+        if os.getpid() != self._pid:
+            # Its threads are the parent's.
+            raise ArgumentError(
+                f"this iterator of a loader was made by process {self._pid}, and a forked process has none of its "
+                "threads: iterate the loader anew in this process"
+            )
+
+    def _refuse_interrupted(self) -> None:
+        if self._interrupt is not None:
+            # Without an error, whoever goes on would take this for the end of the epoch.
+            raise ArgumentError(
+                f"this iterator of a loader was ended by a {self._interrupt.__name__}: iterate the loader anew; to go "
+                "on with the same epoch, after the batches that were given out, call "
+                "loader.load_state_dict(loader.state_dict()) before"
+            )
 
     def _measured(self) -> Any:
         asked, stats = time.perf_counter(), self._work.stats
@@ -122,12 +159,6 @@ class Pipeline:
             stats.waiting_s += self._left - asked
 
     def _next(self) -> Any:
-        if os.getpid() != self._pid:
-            # Its threads are the parent's.
-            raise ArgumentError(
-                f"this iterator of a loader was made by process {self._pid}, and a forked process has none of its "
-                "threads: iterate the loader anew in this process"
-            )
         work = self._work
         if not work.stopped:
             self._take_back()

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..documents.json import quote
 from ..errors import ArgumentError
-from .arguments import as_array, by_name, common_length, integer, integers
+from .arguments import as_array, by_name, common_length, integer, integers, own_array, own_numbers
 from .cells import Footprint, group_lengths
 from .samplers import (
     HASHED,
@@ -20,9 +20,10 @@ from .samplers import (
     part_along,
     refuse_balance,
     replaced,
+    with_options,
 )
 from .samples import Samples
-from .weighing import balanced, checked_number, checked_weights, classes_of
+from .weighing import balanced, checked_number, checked_weights, classes_of, own_weights
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -93,6 +94,16 @@ class Windows(Sampler):
     def of_volumes(self, volumes: Sequence[Mapping[str, ExportedArray]]) -> Sequence[Sampler]:
         """As for :class:`Sampler`."""
         return [self] * len(volumes) if self.balance is None else balanced(self, volumes)
+
+    def _kept(self) -> Windows:
+        """As for :class:`Sampler`."""
+        return with_options(
+            self,
+            where=own_array("where", self.where),
+            valid=own_array("valid", self.valid),
+            weights=own_weights(self.weights),
+            **{name: own_numbers(getattr(self, name)) for name in ("runs", "steps", "rollout")},
+        )
 
     def stage(self, epoch: int) -> int:
         """As for :class:`Sampler`."""

@@ -7,6 +7,7 @@ returns :class:`Samples`, which a loader works with. Samplers of one's own deriv
 from __future__ import annotations
 
 import abc
+import copy
 import dataclasses
 import math
 from collections.abc import Mapping
@@ -30,7 +31,7 @@ from .masks import cells_of_mask
 from .posed_patches import PosedPatches, check_unposed
 from .poses import is_given
 from .samples import Geometry, Pad, Part, Samples
-from .weighing import balanced, checked_number, checked_weights, classes_of
+from .weighing import balanced, checked_number, checked_weights, classes_of, own_weights
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from .poses import Flip, Rotate
 
 T = TypeVar("T")
+S = TypeVar("S", bound="Sampler")
 
 #: Amplification that groups of rows, of runs of steps and of random patches must not exceed.
 ROWS_AMPLIFICATION = 1.01
@@ -77,6 +79,10 @@ class Sampler(abc.ABC):
             if one.repr and not is_default(value, one.default):
                 given.append(f"{one.name}={value!r}")
         return f"{type(self).__name__}({', '.join(given)})"
+
+    def _kept(self: S) -> S:
+        """Return a sampler that is bound again as it is now, whatever becomes of arrays and dicts of the user's."""
+        return self
 
     @abc.abstractmethod
     def bind(self, arrays: Mapping[str, Geometry], most_bytes: int) -> Samples:
@@ -162,6 +168,10 @@ class Rows(Sampler):
     def of_volumes(self, volumes: Sequence[Mapping[str, ExportedArray]]) -> Sequence[Sampler]:
         """As for :class:`Sampler`."""
         return [self] * len(volumes) if self.balance is None else balanced(self, volumes)
+
+    def _kept(self) -> Rows:
+        """As for :class:`Sampler`."""
+        return with_options(self, weights=own_weights(self.weights))
 
     def rows(self, size: int) -> IntArray:
         """Return the rows that are samples, int64 ``(n,)``.
@@ -358,9 +368,7 @@ class Patches(Sampler):
                     whole[name] = factors
             parts.append(part)
             footprints.append(footprint)
-        chosen, shown, weights = self._chosen(size, stride, counts, spacing, with_elements=jitter)
-        if chosen is not None and self.pad is None and (chosen + np.array(shape) > np.array(size)).any():
-            raise ArgumentError("where= has patches that are not inside of the array; choose a padding")
+        chosen, shown, weights = self._chosen(size, shape, stride, counts, spacing, with_elements=jitter)
         # Posed patches are resampled, at any place.
         unit = tuple(math.lcm(*each) for each in zip(*whole.values(), strict=True)) if whole else (1,) * k
         if chosen is not None:
@@ -428,6 +436,7 @@ class Patches(Sampler):
     def _chosen(
         self,
         size: tuple[int, ...],
+        shape: tuple[int, ...],
         stride: tuple[int, ...],
         counts: tuple[int, ...],
         spacing: tuple[float, ...] | None,
@@ -453,7 +462,13 @@ class Patches(Sampler):
                 where = _mask_of_labels(as_array("where", where), len(size))
             found = cells_of_mask(where, size, stride, counts, spacing, with_elements=with_elements)
             cells, shown = (None, None) if found is None else found
-            chosen = listed(where, size, "patches", counts) if cells is None else cells * np.array(stride)
+            if cells is not None:
+                # Those of the grid are inside, or random places are.
+                chosen = cells * np.array(stride)
+            else:
+                chosen = listed(where, size, "patches", counts)
+                if self.pad is None and (chosen + np.array(shape) > np.array(size)).any():
+                    raise ArgumentError("where= has patches that are not inside of the array; choose a padding")
             return chosen.astype(np.int64), shown, checked_weights(self.weights, len(chosen))
 
 
@@ -600,6 +615,14 @@ def sampler_of(given: Sampler | None) -> Sampler:
     if not isinstance(given, Sampler):
         raise ArgumentError(f"sampler must be Rows(...), Patches(...), Windows(...) or the like, not {quote(given)}")
     return given
+
+
+def with_options(sampler: S, **options: Any) -> S:
+    """Return a sampler with some other options, also one of a class whose ``__init__`` takes others."""
+    result = copy.copy(sampler)
+    for name, value in options.items():
+        object.__setattr__(result, name, value)
+    return result
 
 
 def refuse_balance(balance: Any) -> None:

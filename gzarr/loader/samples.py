@@ -15,6 +15,7 @@ from .arguments import MOST
 from .cells import Cells, box_numbers
 from .drawing import TABLED, drawn, total_count
 from .permutation import Permutation, hashed, mix, uniform
+from .places import Places
 
 if TYPE_CHECKING:
     from .cells import IntArray
@@ -30,6 +31,7 @@ RESAMPLING = 13
 _STARTS = 14
 _POSES = 15
 COUNTS = 16
+_PLACES = 17
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,6 +288,13 @@ class Samples:
             return False
         return self.count > int(np.count_nonzero(self.weights))
 
+    @property
+    def may_be_rounded_up(self) -> bool:
+        """Whether they come in rounds only in epochs in which their number is rounded up, and that of others down."""
+        if self.weights is None or self.replace or self.comes_in_rounds:
+            return False
+        return math.ceil(self.expected) > int(np.count_nonzero(self.weights))
+
     def cells(
         self, seed: int, epoch: int, *, grouped: bool = True, rows: IntArray | None = None, volume: int = 0
     ) -> Cells:
@@ -311,8 +320,16 @@ class Samples:
             return Cells.of_some(self.counts, lengths, self._cells_of(rows), rows, usual)
         if self.jitter is None:
             return Cells.of_grid(self.counts, lengths)
-        shift = tuple(mix(seed, epoch, _SHIFT, d, *key) % length for d, length in enumerate(lengths))
-        return Cells.of_grid(self.counts, lengths, shift)
+        if not self.are_in_places:
+            shift = tuple(mix(seed, epoch, _SHIFT, d, *key) % length for d, length in enumerate(lengths))
+            return Cells.of_grid(self.counts, lengths, shift)
+        along = zip(self.counts, lengths, *(n.tolist() for n in self._in_units), strict=True)
+        return Cells.of_places(
+            tuple(
+                Places.of(count, length, stride, window, size, _draws(seed, epoch, _PLACES, d, *key))
+                for d, (count, length, stride, size, window) in enumerate(along)
+            )
+        )
 
     def _cells_of(self, rows: IntArray) -> IntArray:
         """Return the cells of samples by their rows in the list of all, int64 ``(n, axes)``."""
@@ -368,7 +385,7 @@ class Samples:
         assert rows is not None
         # By the sample, not by its number: that depends on groups, and so on shuffle= and buffer_bytes=.
         keys = hashed(mix(seed, epoch, _POSES), rows + first[1]).view(np.int64)
-        if self.may_repeat:
+        if self.may_repeat or self.may_be_rounded_up:
             nth = cells.nth[numbers]
             again = nth > 0
             keys[again] = hashed(mix(seed, epoch, _POSES, 1), keys[again] + nth[again]).view(np.int64)
@@ -376,23 +393,19 @@ class Samples:
 
     def _random(self, cells: Cells, numbers: IntArray, seed: int, epoch: int, drawn: IntArray) -> IntArray:
         """Return the random place of each sample, in units."""
-        stride, size, window = self._in_units
+        _, size, window = self._in_units
         fractions = np.stack([uniform(mix(seed, epoch, _JITTER, d), drawn, 2**31) for d in range(len(window))], axis=1)
         if cells.chosen is not None:
             low, high = self._range_of(cells.chosen[numbers])
             return np.asarray(low + ((fractions * (high - low + 1)) >> 31), np.int64)
         where, first, last = cells.coordinates(numbers)
-        if self._is_even(cells):
-            found = self._slice_begins(where + fractions / 2**31)
-            return np.asarray(np.minimum(found, size - window), np.int64)
+        within = where + fractions / 2**31
+        if cells.places is None:
+            return np.asarray(np.minimum(self._slice_begins(within), size - window), np.int64)
         # The places of a group are divided among its cells.
-        low = np.minimum(first * stride, size - window)
-        places = np.maximum(np.minimum(last * stride, size) - window - low, 0) + 1
-        nth, n = where - first, last - first
-        begin, end = low + nth * places // n, low + (nth + 1) * places // n
-        begin = np.minimum(begin, size - window)
-        span = np.maximum(np.minimum(end, size - window + 1) - begin, 1)
-        return np.asarray(begin + ((fractions * span) >> 31), np.int64)
+        parts = (within - first) / (last - first)
+        along = zip(cells.places, cells.along_axes(cells.groups(numbers)), parts.T, strict=True)
+        return np.stack([places.at(groups, part) for places, groups, part in along], axis=1)
 
     def _range_of(self, rows: IntArray) -> tuple[IntArray, IntArray]:
         """Return the first and the last place of each of some listed samples, which are random, in units.
@@ -426,24 +439,28 @@ class Samples:
                 lows, highs = (places * self._unit for places in self._range_of(cells.chosen))
             begins = cells.offsets[:-1]
             return np.minimum.reduceat(lows, begins, axis=0), np.maximum.reduceat(highs, begins, axis=0)
+        if cells.places is not None:
+            which = cells.along_axes(np.arange(len(cells.offsets) - 1))
+            pairs = [(p.low[own], p.high[own]) for p, own in zip(cells.places, which, strict=True)]
+            low, high = (np.stack(each, axis=1) for each in zip(*pairs, strict=True))
+            return low * self._unit, high * self._unit
         _, first, last = cells.coordinates(cells.offsets[:-1])
         if self.jitter is None:
             return first * np.array(self.stride), (last - 1) * np.array(self.stride)
-        stride, size, window = self._in_units
-        if self._is_even(cells):
-            low, high = self._slice_begins(first), self._slice_begins(last)
-        else:
-            # Anywhere up to the end of the last cell, inside of the array.
-            low, high = first * stride, (last - 1) * stride + np.maximum(stride - window, 0)
+        _, size, window = self._in_units
+        low, high = self._slice_begins(first), self._slice_begins(last)
         return np.minimum(low, size - window) * self._unit, np.minimum(high, size - window) * self._unit
 
-    def _is_even(self, cells: Cells) -> bool:
-        """Whether places belong to cells, not to groups.
+    @property
+    def are_in_places(self) -> bool:
+        """Whether all cells are samples at random places, of windows that stay within their group.
 
-        Patches that stay within their group lie less often across the edges of groups. It reads fewer chunks, which is
-        no use where windows around poses lead across these edges anyway.
+        These read fewer chunks than those of cells that have places of their own, which is no use where windows around
+        poses lead across the edges of groups anyway.
         """
-        return cells.chosen is None and any(part.posed is not None and not part.posed.copies for part in self.parts)
+        if self.jitter is None or self.chosen is not None or self.is_weighed:
+            return False
+        return all(part.posed is None or part.posed.copies for part in self.parts)
 
     def _slice_begins(self, cells: IntArray | npt.NDArray[np.float64]) -> IntArray:
         """Return the first place of cells that share all places of an axis evenly, in units, of the same shape."""
@@ -497,3 +514,8 @@ class Samples:
             first += self.every * (mix(seed, epoch, _STARTS, *key) & 1)
         rows = np.arange(pool) if count == pool else drawn(pool, count, None, drawing, replace=True)
         return first + self.every * rows
+
+
+def _draws(*key: int) -> tuple[float, float]:
+    """Return two numbers of at least 0 and below 1."""
+    return (mix(*key, 0) >> 11) / 2**53, (mix(*key, 1) >> 11) / 2**53

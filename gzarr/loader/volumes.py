@@ -13,7 +13,7 @@ from ..distinct import distinct
 from ..engines.cpu.batch import available
 from ..errors import ArgumentError
 from .boxes import group_bytes
-from .drawing import drawn, drawn_counts, total_count
+from .drawing import drawn, drawn_counts, fitted, total_count
 from .permutation import mix
 from .reading import Reading
 from .row_sizes import row_group_bytes, row_sample_bytes
@@ -369,9 +369,15 @@ def _rows_of(each: Sequence[Samples], seed: int, epoch: int) -> list[IntArray | 
 
 def _rows_by_class(each: Sequence[Samples], key: int) -> list[IntArray]:
     """Draw samples of all volumes together, by the weights of their classes and of their volumes."""
-    weights = np.concatenate([samples.weights * samples.share for samples in each if samples.weights is not None])
+    weights = np.concatenate([samples.weights for samples in each if samples.weights is not None])
     classes = np.concatenate([samples.classes for samples in each if samples.classes is not None])
-    found = drawn(len(weights), _count_of(each), weights, key, replace=each[0].replace, classes=classes)
+    count, replace = _count_of(each), each[0].replace
+    if len({samples.share for samples in each}) > 1:
+        volumes = np.repeat(np.arange(len(each)), [samples.total for samples in each])
+        expected = [samples.expected for samples in each]
+        weights = fitted(weights, volumes, classes, expected, count, replace=replace)
+        replace = replace or bool(weights.max() > 1)
+    found = drawn(len(weights), count, weights, key, replace=replace, classes=classes)
     begins = np.cumsum([0, *(samples.total for samples in each)])
     ends = np.searchsorted(found, begins)
     return [found[ends[i] : ends[i + 1]] - begins[i] for i in range(len(each))]

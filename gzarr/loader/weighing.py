@@ -81,6 +81,14 @@ def classes_of(weights: Any, rows: IntArray | None) -> IntArray | None:
     return weights.of_samples(rows) if isinstance(weights, ClassWeights) else None
 
 
+def own_weights(weights: Any) -> Any:
+    """Return weights that stay as they are, whatever becomes of the user's; what are no numbers, as it was given."""
+    try:
+        return None if weights is None else as_floats(weights)
+    except (TypeError, ValueError, OverflowError):
+        return weights
+
+
 def checked_weights(
     weights: Any,
     count: int,
