@@ -204,7 +204,10 @@ def with_errno(error: E, cause: BaseException) -> E:
     variable there and its traceback keep each other.
     """
     # As a timeout of the program is, which may well be a TimeoutError, and says nothing of the system.
-    pass_on(cause)
-    if isinstance(cause, OSError):
-        error.errno = cause.errno
+    try:
+        pass_on(cause)
+        if isinstance(cause, OSError):
+            error.errno = cause.errno
+    finally:
+        del cause
     return error

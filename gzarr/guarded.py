@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
-from itertools import repeat
+from itertools import compress, repeat
 from operator import call
 from typing import TYPE_CHECKING
 
@@ -71,8 +71,9 @@ class ForkSafeLock:
             os.register_at_fork(before=self._acquire, after_in_parent=release, after_in_child=self._renew)
 
     def _acquire(self) -> None:
-        self.lock.acquire()
-        self._ends.append(self.lock.release)
+        lock = self.lock
+        # One call of compiled code: an interrupt after the lock is taken, and before that is noted, would leave it so.
+        self._ends.extend(compress((lock.release,), map(call, (lock.acquire,))))
 
     def _renew(self) -> None:
         self._ends[:] = [bool]

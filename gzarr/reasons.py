@@ -13,8 +13,12 @@ if TYPE_CHECKING:
 
 def reason_of(error: BaseException) -> str:
     """Return the text of an error, its type if it has none; raise it if it says nothing, as :func:`pass_on` does."""
-    pass_on(error)
-    return text_of(error) or type(error).__name__
+    try:
+        pass_on(error)
+        return text_of(error) or type(error).__name__
+    finally:
+        # As below.
+        del error
 
 
 def text_of(error: BaseException) -> str:
@@ -35,7 +39,11 @@ def pass_on(error: BaseException) -> None:
     cause = error.__cause__
     for one in (error, cause) if cause is not None and type(cause) is type(error) else (error,):
         if _is_of_handler(one):
-            raise one
+            try:
+                raise one
+            finally:
+                # Break the cycle of exception, traceback and this frame, which would keep the memory of a read alive.
+                del error, cause, one
 
 
 def _is_of_handler(error: BaseException) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -12,9 +11,9 @@ from ..documents.json import quote
 from ..dtypes.masks import has_masked, is_masked_array, refuse_masked, unmasked
 from ..dtypes.nulls import as_masked, is_of_dask
 from ..dtypes.properties import kind_of, native
-from ..errors import ArgumentError, DeviceError
+from ..errors import ArgumentError, DeviceError, GzarrError, StoreError, with_errno
 from ..metadata.parts import MAX_NDIM
-from ..reasons import reason_of
+from ..reasons import pass_on, reason_of
 from .casting import cast, casts_safely, refused
 from .host_copies import host_copy
 from .mixed_values import may_be_rounded, times_of, whole_numbers
@@ -57,6 +56,8 @@ def as_elements(
     ------
     ArgumentError
         If the value does not broadcast, or if ``dtype`` cannot hold one of its elements.
+    ChunkError, StoreError
+        If the value is an array in a store or a file, and cannot be read.
     """
     # A list or an array can itself be an element, but not where elements are strings.
     ndim = None if object_type is None or object_type.is_text else len(shape)
@@ -222,10 +223,13 @@ def with_type(data: Any, node: str) -> tuple[Any, np.dtype[Any]]:
     if _states_its_type(data):
         return data, data.dtype
     part: Any = None
-    with contextlib.suppress(Exception):
+    try:
         part = data[:0]
         if not isinstance(part, np.ndarray) and hasattr(part, "__array__"):
             part = np.asarray(part)
+    # Other libraries may raise anything.
+    except Exception as error:
+        pass_on(error)
     if isinstance(part, np.ndarray):
         alike = part.dtype == data.dtype or part.dtype.kind in "biufcmM"
         # How long text is, elements tell; and rows of characters may become text of one dimension less.
@@ -340,10 +344,15 @@ def _taken(
             refuse_without_elements(value, node)
             if _is_indexed(value):
                 # For some, as for netCDF4, only indexing keeps masks; and some have no other conversion.
-                with contextlib.suppress(Exception):
+                try:
                     found = value[...]
                     if isinstance(found, np.ndarray):
                         return found
+                except GzarrError:
+                    raise
+                # Other libraries may raise anything; their conversion follows.
+                except Exception as error:
+                    pass_on(error)
         if hasattr(value, "__array__"):
             if is_of_dask(value):
                 # Its own conversion drops masks. (xarray makes NaN of masked elements itself.)
@@ -368,8 +377,13 @@ def _taken(
         array = np.asarray(value)
         # NumPy infers moments of moments and durations together, and wraps those that are out of its unit's range.
         return _guided(value, array.dtype, node) if array.dtype.kind in "Mm" else array
-    except ArgumentError:
+    # Also of an array of gzarr that cannot be read.
+    except GzarrError:
         raise
+    except OSError as error:
+        raise with_errno(
+            StoreError(f"{node}: a value of type {type(value).__name__} cannot be read: {reason_of(error)}"), error
+        ) from error
     except MemoryError as error:
         raise ArgumentError(
             f"{node}: there is not enough memory for the elements of a value of type {type(value).__name__} "
@@ -472,7 +486,7 @@ def _records(value: Any, dtype: np.dtype[Any], node: str) -> npt.NDArray[Any]:
 def _of_records(items: list[Any], dtype: np.dtype[Any], node: str) -> npt.NDArray[Any]:
     result = np.zeros(len(items), dtype)
     names = dtype.names or ()
-    rows = [_parts(item, len(names), node) for item in items]
+    rows = [_parts(item, dtype, node) for item in items]
     for i, name in enumerate(names if items else ()):
         field, where = dtype[name], f"{node}: field {name!r}"
         column = [row[i] for row in rows]
@@ -485,9 +499,11 @@ def _of_records(items: list[Any], dtype: np.dtype[Any], node: str) -> npt.NDArra
     return result
 
 
-def _parts(item: Any, number: int, node: str) -> tuple[Any, ...]:
+def _parts(item: Any, dtype: np.dtype[Any], node: str) -> tuple[Any, ...]:
     """Return the values for the fields of a record."""
+    number = len(dtype.names or ())
     if isinstance(item, np.void) and item.dtype.names:
+        _check_fields(item.dtype, dtype, node)
         # Not with item(): Python values of dates and times lose their unit.
         item = tuple(item[name] for name in item.dtype.names)
     if not isinstance(item, tuple):
@@ -497,13 +513,23 @@ def _parts(item: Any, number: int, node: str) -> tuple[Any, ...]:
     return item
 
 
-def _by_field(array: npt.NDArray[Any], dtype: np.dtype[Any], node: str) -> npt.NDArray[Any]:
-    """Return records converted to another record type, field by field in their order, as NumPy does."""
-    here, there = array.dtype.names or (), dtype.names or ()
-    # Entirely different names are matched by position; the same names in another order are refused.
+def _check_fields(source: np.dtype[Any], dtype: np.dtype[Any], node: str) -> None:
+    """Raise unless the fields of one record type are, in their order, those of another one.
+
+    Entirely different names are matched by position, as NumPy does; the same names in another order are refused.
+    """
+    here, there = source.names or (), dtype.names or ()
+    if here == there:
+        return
     moved = any(name in there and (i >= len(there) or there[i] != name) for i, name in enumerate(here))
     if moved or len(here) != len(there):
         raise ArgumentError(f"{node}: elements with the fields {', '.join(here)} are not elements of {dtype}")
+
+
+def _by_field(array: npt.NDArray[Any], dtype: np.dtype[Any], node: str) -> npt.NDArray[Any]:
+    """Return records converted to another record type, field by field in their order, as NumPy does."""
+    _check_fields(array.dtype, dtype, node)
+    here, there = array.dtype.names or (), dtype.names or ()
     result = np.zeros(array.shape, dtype)
     for source, name in zip(here, there, strict=True):
         base, shape = dtype[name].subdtype or (dtype[name], ())
@@ -611,7 +637,8 @@ def _plain(array: npt.NDArray[Any], dtype: np.dtype[Any], node: str) -> npt.NDAr
     try:
         plain = np.asarray(array.tolist())
     # Objects may raise anything when NumPy inspects them.
-    except Exception:
+    except Exception as error:
+        pass_on(error)
         raise refused(array, dtype, node) from None
     if plain.shape != array.shape:
         raise refused(array, dtype, node)

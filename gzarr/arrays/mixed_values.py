@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import re
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     import numpy.typing as npt
+
+#: What NumPy reads as a moment with a time zone, which stands after the hour, at least.
+_WITH_ZONE: Final = re.compile(r"\s*[+-]?\d+-\d\d-\d\d[T ]\d\d[\d:.]*[Z+-]")
 
 
 def may_be_rounded(array: npt.NDArray[Any], dtype: np.dtype[Any]) -> bool:
@@ -72,15 +76,15 @@ def times_of(
     Raises
     ------
     ArgumentError
-        If a moment is among values for durations, a duration among those for moments, or one is out of range.
+        If a moment is among values for durations, a duration among those for moments, a floating-point or complex
+        number of NumPy among either, or one is out of range.
     """
     if _are_alike(value, np.datetime64 if dtype.kind == "M" else np.timedelta64):
         return np.asarray(value)
     value = _as_times(value)
     for part in _parts_of_lists(value):
-        found = part.dtype.kind if isinstance(part, np.generic | np.ndarray) else ""
-        if found in ("M", "m") and found != dtype.kind:
-            # Which refuses it. NumPy would take a duration for a moment after 1970, and a moment for a duration.
+        if isinstance(part, np.generic | np.ndarray) and _is_other(part, dtype):
+            # Which refuses it, unless it is empty.
             convert(np.asarray(part))
     try:
         # Plain integers have no unit.
@@ -92,6 +96,20 @@ def times_of(
         return array
     converted = [convert(part).ravel() for part in parts]
     return np.concatenate(converted).reshape(array.shape)
+
+
+def _is_other(part: Any, dtype: np.dtype[Any]) -> bool:
+    """Return whether NumPy would take one of its own scalars or arrays in a list for another value.
+
+    It takes a duration for a moment after 1970, and a moment for a duration. Of its floating-point and complex numbers
+    (of Python's, it takes none), it takes the whole ones; large unsigned integers wrap.
+    """
+    found = part.dtype.kind
+    if found == "u":
+        return part.dtype.itemsize == 8 and bool((part >= 2**63).any())
+    if found == "V":
+        found = kind_of(part.dtype)
+    return found in "fc" or (found in "Mm" and found != dtype.kind)
 
 
 def _have_one_unit(parts: list[npt.NDArray[Any]]) -> bool:
@@ -116,14 +134,19 @@ def _as_times(value: Any) -> Any:
     """Return lists with NumPy's scalars in place of pandas', and NumPy's arrays in place of all others.
 
     Of pandas' scalars, NumPy would take whole microseconds; of other arrays, the kind of time is not known; and of
-    moments with a time zone, UTC.
+    moments with a time zone, also as text, UTC.
     """
     if isinstance(value, list | tuple):
         return [_as_times(item) for item in value]
+    if isinstance(value, str | bytes):
+        # NumPy takes bytes for text of ASCII.
+        text = str(value) if isinstance(value, str) else value.decode("latin-1")
+        if _WITH_ZONE.match(text):
+            moment = "datetime.datetime.fromisoformat(item)"
+            raise ValueError(f"{quote(text)} has a time zone, and {_without_zone(moment)}")
+        return value
     if getattr(value, "tzinfo", None) is not None:
-        raise ValueError(
-            "an array has no time zones: take UTC, with item.astimezone(datetime.timezone.utc).replace(tzinfo=None)"
-        )
+        raise ValueError(_without_zone("item"))
     scalar = getattr(value, "asm8", None)
     if scalar is not None:
         # pandas has one NaT, for moments and for durations; so is None to NumPy.
@@ -132,7 +155,12 @@ def _as_times(value: Any) -> Any:
         return value
     # Which refuses columns with a time zone.
     array = as_masked(value)
-    return _as_times(array.tolist()) if array.dtype.hasobject else array
+    return _as_times(array.tolist()) if array.dtype.kind in "OSU" else array
+
+
+def _without_zone(moment: str) -> str:
+    """Return why a moment with a time zone is refused, and what to pass in place of it."""
+    return f"an array has no time zones: take UTC, with {moment}.astimezone(datetime.timezone.utc).replace(tzinfo=None)"
 
 
 def _parts_of_lists(value: Any) -> Iterator[Any]:

@@ -148,12 +148,15 @@ def append(array: WritableArray, value: Any, axis: SupportsIndex, options: Write
             set_shape(shape, documents)
         if 0 not in value.shape:
             selection = parse_basic(tuple(region), shape)
+            latest = array._writes.latest
             try:
                 array._write([selection], [value], None, options, metadata=grown)
             except BaseException as error:
                 # Elements written beyond the end are not visible, but would be once the array grows. A value that was
-                # refused has left none; and others that are there on purpose are not told from them.
-                if not isinstance(error, ArgumentError) and not array._writer.keeps_outside:
+                # refused, or could not be read, has left none; and others that are there on purpose are not told from
+                # them.
+                begun = array._writes.latest is not latest and not isinstance(error, ArgumentError)
+                if begun and not array._writer.keeps_outside:
                     with contextlib.suppress(GzarrError):
                         clear_outside(store, array.path, grown, before, lock=lock)
                 if first:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from ..display.page import StoredSize
 from ..errors import GzarrError
+from ..reasons import pass_on
 from ..stores.at_hand import is_at_hand, sizes_of
 
 if TYPE_CHECKING:
@@ -51,7 +52,8 @@ def stored_size(store: ReadableStore, metadata: ArrayMetadata, path: str) -> Sto
                     nbytes += size
                     elements += math.prod(stop - start for start, stop in grid.extent(coords))
             seen += len(some)
-    except (GzarrError, OSError, TypeError, ValueError):
+    except (GzarrError, OSError, TypeError, ValueError) as error:
+        pass_on(error)
         return None
     return StoredSize(nbytes, elements * metadata.dtype.itemsize, present, seen, total)
 

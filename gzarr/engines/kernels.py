@@ -385,7 +385,8 @@ if hasattr(os, "register_at_fork"):
 
 def idle_workers() -> list[Worker]:
     """Return the idle workers."""
-    return list(_idle)
+    # One step: other threads take some and give some back meanwhile.
+    return list(_idle.copy())
 
 
 def address(array: npt.NDArray[Any]) -> int:

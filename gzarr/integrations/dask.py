@@ -363,6 +363,10 @@ def from_dask(  # noqa: PLR0913
 ) -> Any:
     """Create a Zarr array from a dask array, block by block.
 
+    The array is created first, in every kind of store. If the computation fails or is killed, it stays, and blocks that
+    were not written have the fill value; what ``overwrite=True`` replaces is gone. To keep the old array until the new
+    one is complete, write to another path, erase the old one, and move the new one there.
+
     Parameters
     ----------
     x

@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..documents.json import quote
-from ..errors import ArgumentError, SelectionError
+from ..errors import ArgumentError, ChunkError, SelectionError, StoreError
 from ..items import UNLISTED, is_table
 from ..reasons import reason_of
 
@@ -405,6 +405,9 @@ def _normal_item(selection: Any, shape: tuple[int, ...], item: Any) -> Any:
                 pass
         try:
             array = np.asarray(item)
+        # Of an array of gzarr that cannot be read.
+        except (ChunkError, StoreError):
+            raise
         except Exception as cause:
             reason = reason_of(cause)
             if isinstance(cause, MemoryError):

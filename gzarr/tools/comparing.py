@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..arrays.host_copies import host_copy
+from ..reasons import pass_on
 
 
 def identical(a: Any, b: Any) -> bool:
@@ -42,7 +43,8 @@ def _are_equal(a: Any, b: Any) -> bool:
     # Objects of other libraries may raise anything, or answer with arrays, tables, or what is neither true nor false.
     try:
         return _is_true(a == b) or (_is_true(a != a) and _is_true(b != b))
-    except Exception:
+    except Exception as error:
+        pass_on(error)
         return False
 
 
@@ -55,5 +57,6 @@ def _are_pickled_alike(a: Any, b: Any) -> bool:
     # Objects of other libraries may refuse with anything. What is not known to be alike counts as different.
     try:
         return pickle.dumps(a) == pickle.dumps(b)
-    except Exception:
+    except Exception as error:
+        pass_on(error)
         return False

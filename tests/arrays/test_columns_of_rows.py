@@ -191,6 +191,36 @@ def test_zones_of_scalars() -> None:
     assert a[0] == np.datetime64(MOMENT)
 
 
+@pytest.mark.parametrize(
+    "text", ["2020-01-01T13:30+01:00", "2020-01-01 12:30Z", " 2020-01-01T12Z ", "-044-03-15T12-05"]
+)
+def test_zones_in_text(text: str) -> None:
+    a = gzarr.zeros(1, dtype="M8[us]", device="cpu")
+    records = gzarr.zeros(1, dtype=[("time", "M8[us]")], device="cpu")
+    for write in (
+        lambda: a.__setitem__(0, text),
+        lambda: a.__setitem__(..., [text]),
+        lambda: a.__setitem__(..., [text.encode()]),
+        lambda: a.__setitem__(..., [np.array(text)]),
+        lambda: records.__setitem__(0, (text,)),
+        lambda: gzarr.create_array({}, data=["NaT", text], dtype="M8[s]"),
+        lambda: gzarr.full(1, text, dtype="M8[s]"),
+    ):
+        with pytest.raises(ArgumentError, match=r"has a time zone, and an array has no time zones") as caught:
+            write()
+    if text.startswith("2020"):
+        advice = re.search(r"with (datetime\..*)", str(caught.value))
+        assert advice is not None
+        moment = eval(advice[1], {"datetime": datetime, "item": text.strip()})
+        assert moment in (MOMENT, MOMENT.replace(minute=0))
+
+
+def test_text_without_a_zone() -> None:
+    moments = ["2020-01-01T12:30:00.5", " 2020-01-01", "2020-01", "-0044-03-15T00:00", "NaT", "2020-01-01 12"]
+    a = gzarr.create_array({}, data=moments, dtype="M8[ms]", device="cpu")
+    np.testing.assert_array_equal(a[...], np.array(moments, "M8[ms]"))
+
+
 def test_lazy_tables_are_refused_without_a_warning() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -225,6 +225,79 @@ def test_numbers_beside_durations_of_pandas() -> None:
     np.testing.assert_array_equal(array[...], np.array([5, 60, "NaT"], "m8[s]"))
 
 
+@pytest.mark.parametrize("dtype", ["m8[s]", "M8[s]"])
+@pytest.mark.parametrize("way", _writes("m8[s]"))
+def test_numbers_that_are_no_times_are_refused_in_lists_too(way: str, dtype: str) -> None:
+    """Of NumPy's own numbers in lists, NumPy takes whole units, and wraps large ones."""
+    numbers = [
+        *(kind(1.7) for kind in (np.float16, np.float32, np.float64, np.longdouble)),
+        *(np.float32(2), np.float32("nan"), np.float64("inf"), np.float64(1e30)),
+        *(np.complex64(1 + 2j), np.uint64(2**63), np.array(1.7), np.array(2**64 - 1, "u8")),
+    ]
+    for number in numbers:
+        array = made(dtype)
+        with pytest.raises(gzarr.ArgumentError, match="not elements of"):
+            _writes(dtype)[way](array, number)
+        assert array.shape == (2,)
+        assert not array.nchunks_initialized
+
+
+def test_numbers_of_numpy_beside_times() -> None:
+    array = made("m8[s]")
+    for number in (np.float64(1.7), np.array(1.7), np.float32("nan"), np.uint64(2**63)):
+        for value in ([number, np.timedelta64(1, "m")], [None, number], [1, number]):
+            for given in (value, np.fromiter(value, object, 2)):
+                with pytest.raises(gzarr.ArgumentError, match="are not elements of"):
+                    array[...] = given
+    array[...] = [np.uint64(2**63 - 1), np.int8(-2)]
+    assert array[...].astype("i8").tolist() == [2**63 - 1, -2]
+
+
+# -- records, of which NumPy has each with its own names of fields
+
+
+def _swapped() -> dict[str, Any]:
+    """Return ways to write an array of records."""
+
+    def data(v: Any, dtype: Any) -> gzarr.Array:
+        return gzarr.array(list(v), dtype=dtype)
+
+    return {
+        "array": lambda a, v: a.__setitem__(..., v),
+        "list": lambda a, v: a.__setitem__(..., list(v)),
+        "lists": lambda a, v: a.__setitem__(..., [list(v)]),
+        "rows": lambda a, v: a.__setitem__(..., [v]),
+        "objects": lambda a, v: a.__setitem__(..., np.fromiter(v, object, len(v))),
+        "beside a tuple": lambda a, v: a.__setitem__(..., [(1, 2), v[0]]),
+        "append": lambda a, v: a.append(list(v)),
+        "write_many": lambda a, v: a.write_many([0, 1], list(v)),
+        "data": lambda a, v: data(v, a.dtype),
+    }
+
+
+@pytest.mark.parametrize("way", _swapped())
+def test_fields_in_another_order_are_refused(way: str) -> None:
+    pair = np.dtype([("a", "i4"), ("b", "i4")])
+    swapped = np.array([(1, 2), (3, 4)], [("b", "i4"), ("a", "i4")])
+    array = made(pair)
+    with pytest.raises(gzarr.ArgumentError, match="elements with the fields b, a are not elements of"):
+        _swapped()[way](array, swapped)
+    assert array.shape == (2,)
+    assert not array.nchunks_initialized
+    # Entirely different names are matched by position, as by NumPy.
+    _swapped()[way](array, np.array([(1, 2), (3, 4)], [("x", "i4"), ("y", "i8")]))
+    if way != "data":
+        assert array[...][-1].tolist() in [(3, 4), (1, 2)]
+
+
+def test_fields_of_nested_records_in_another_order_are_refused() -> None:
+    nested = made([("p", [("a", "i4"), ("b", "i4")]), ("n", "i4")])
+    inner = np.array([(1, 2)], [("b", "i4"), ("a", "i4")])[0]
+    with pytest.raises(gzarr.ArgumentError, match="field 'p': elements with the fields b, a are not elements of"):
+        nested[...] = [(inner, 1), (inner, 2)]
+    assert not nested.nchunks_initialized
+
+
 @pytest.mark.parametrize(
     ("dtype", "item"),
     [

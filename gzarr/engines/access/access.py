@@ -20,7 +20,7 @@ from ...errors import (
     ValueSizeError,
     with_errno,
 )
-from ...reasons import reason_of
+from ...reasons import pass_on, reason_of
 from ...stores.base import ByteRange, PresenceStore, SizedStore, VersionedStore, WritableFiles, versions_of
 from .. import pool
 from ..monitor import spent
@@ -119,7 +119,8 @@ class Access:
             now = self.versions(list(versions))
             return {key for key, version in versions.items() if now.get(key) != version}
         # Third-party stores may raise anything; reading again reports the error.
-        except Exception:
+        except Exception as error:
+            pass_on(error)
             return set(versions)
 
     def index(
@@ -253,6 +254,7 @@ class Access:
                 return self.values(request.sources, rows, request.most_encoded, request.monitor)
         # Third-party stores may raise anything.
         except Exception as error:
+            pass_on(error)
             if len(rows) > 1:
                 # One at a time, to find the chunk that fails.
                 return [value for i in range(len(rows)) for value in self.fetch(request, rows[i : i + 1])]

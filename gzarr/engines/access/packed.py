@@ -14,6 +14,7 @@ from gzarr_kernels import status as codes
 
 from ...codecs.crc32c import crc32c
 from ...errors import ChunkDecodeError, ChunkError, ChunkReadError, ValueReplacedError
+from ...reasons import pass_on
 from ...stores.base import ByteRange, versions_of
 from .access import Access
 from .requests import Requests
@@ -73,7 +74,8 @@ class PackedCalls(Access):
         try:
             return shard.plain and not self.remote and self.store.extents(keys.all(), parts=True) is not None
         # Third-party stores may raise anything; reading one after the other reports the error.
-        except Exception:
+        except Exception as error:
+            pass_on(error)
             return False
 
     def read_indexes(self, shard: Shard, keys: ChunkKeys) -> tuple[Index, IntArray, IntArray]:

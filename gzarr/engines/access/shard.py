@@ -18,6 +18,7 @@ from ...codecs.crc32c import Crc32cCodec
 from ...codecs.sharding import EMPTY
 from ...errors import ChunkDecodeError, ChunkError, ChunkReadError, ValueSizeError
 from ...guarded import ForkSafeLock
+from ...reasons import pass_on
 from ...stores.base import ByteRange
 from ...stores.file_tree import FreshVersion
 from .sources import ABSENT, WHOLE
@@ -355,7 +356,8 @@ def forget_written(versions_of: Callable[[Sequence[str]], Mapping[str, Hashable]
     try:
         written = {version for version in versions_of(keys.all()).values() if _is_of_file(version)}
     # Third-party stores may raise anything; the shards are written.
-    except Exception:
+    except Exception as error:
+        pass_on(error)
         written = None
     with _cache_lock.lock:
         for cache in caches:

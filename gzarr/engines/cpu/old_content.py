@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from gzarr_kernels.slots import write as w
 
+from ...reasons import pass_on
 from ...stores.descriptors import open_into
 from ...stores.file_tree import dangling_link
 from ..access.shard import ranges_in
@@ -154,7 +155,8 @@ def opened(
             mine = np.flatnonzero(value_of == i)
             try:
                 file, index = _open_shard(root, request.keys[value], request.shard, fds)
-            except (OSError, ValueError):
+            except (OSError, ValueError) as error:
+                pass_on(error)
                 # Host threads report it.
                 found[i] = False
                 continue

@@ -19,6 +19,7 @@ from gzarr_kernels.slots import read as r
 from ...codecs.sharding import EMPTY
 from ...errors import GzarrError
 from ...plan.keys import file_prefix
+from ...reasons import pass_on
 from .. import kernels, pool
 from ..access.files import paths_of
 from ..access.shard import Shard
@@ -333,7 +334,8 @@ class SmallShardReads(SmallReads):
             read = self._run(rows, places, paths, step, views, monitor, fill=fill)
             return read and [self._version(name) for name in names] == versions
         # The store may raise anything; the normal path reports it.
-        except (GzarrError, OSError, ValueError):
+        except (GzarrError, OSError, ValueError) as error:
+            pass_on(error)
             return False
 
     def knows(self, rows: list[tuple[Term, ...]]) -> bool:
@@ -341,7 +343,8 @@ class SmallShardReads(SmallReads):
         try:
             return self._find(rows) is not None
         # As in a read.
-        except (GzarrError, OSError, ValueError):
+        except (GzarrError, OSError, ValueError) as error:
+            pass_on(error)
             return False
 
     def _find(self, rows: list[tuple[Term, ...]]) -> tuple[list[int], list[str], list[Hashable]] | None:

@@ -17,6 +17,7 @@ from gzarr_kernels.slots import geometry as g
 from gzarr_kernels.slots import write as w
 
 from ...plan.keys import file_prefix
+from ...reasons import pass_on
 from ...stores import locks
 from .. import kernels, pool
 from ..job_slots import PlacedMemory, PlacedPieces, WriteSlots, elements_of
@@ -161,7 +162,8 @@ class SmallWrites:
                     try:
                         self._store.erase(key)
                     # The normal path reports it.
-                    except Exception:
+                    except Exception as error:
+                        pass_on(error)
                         return False
         if old:
             written = [key for key, code in zip(keys, codes, strict=True) if not code]

@@ -17,7 +17,7 @@ from ...codecs.chain import decode_chain, encode_chain
 from ...codecs.codec import ArrayRepresentation
 from ...errors import ChunkDecodeError, ChunkError, ChunkReadError, ChunkWriteError, ValueReplacedError, ValueSizeError
 from ...plan.decode_program import analyse, most_taken
-from ...reasons import reason_of
+from ...reasons import pass_on, reason_of
 from ...stores import locks
 from ...stores.base import ByteRange, Request
 from .. import failures, kernels, pool
@@ -86,7 +86,7 @@ def write(request: WriteRequest, rows: IntArray | None = None, *, already: int =
 def _write_value(request: WriteRequest, rows: IntArray, fill: npt.NDArray[Any], *, complete: bool) -> None:
     """Write the planned chunks of one stored value, which they overwrite completely or in part."""
     key = request.keys[int(request.value_of[rows[0]])]
-    with locks.hold(request.store, [key]):
+    with locks.lock_of(request.store, key):
         if request.shard is None:
             parts = _chunk(request, int(rows[0]), key, fill)
         else:
@@ -177,6 +177,7 @@ def _before(request: WriteRequest, row: int, fill: npt.NDArray[Any], stored: Any
     try:
         return np.array(decode_chain(request.codecs, stored, request.chunk))
     except Exception as cause:
+        pass_on(cause)
         if request.whole[row]:
             # Every element within the array is overwritten, so nothing is lost, and the chunk becomes readable again.
             return np.array(fill)

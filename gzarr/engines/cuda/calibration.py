@@ -28,6 +28,7 @@ from gzarr_kernels.operations import OPERATIONS
 
 from ...errors import DeviceError
 from ...guarded import Lock
+from ...reasons import pass_on, reason_of
 from .. import cache_folder
 from . import driver
 from .device_protocol import CoderBatch
@@ -92,8 +93,10 @@ def rates(device: Device, *, may_measure: bool = True) -> Rates:
         if may_measure and (found is None or is_old):
             try:
                 measured = measure(device, frames=SMALL_FRAMES)
-            except (DeviceError, MemoryError, RuntimeError, OSError):
+            except (DeviceError, MemoryError, RuntimeError, OSError, ImportError) as error:
+                pass_on(error)
                 # A device that fails here fails the read too, which reports it; one without room may have some later.
+                # Reads need no encoder.
                 found = found or default_rates()
             else:
                 # Several processes, one for each device, may have measured at once.
@@ -148,6 +151,8 @@ def measure(device: Device, *, frames: int = SMALL_FRAMES, frame_nbytes: int = S
         If the device fails.
     MemoryError
         If the device has no room.
+    ImportError
+        If there is no encoder, since numcodecs cannot be imported.
     """
     assumed = default_rates()
     data = _sample()
@@ -185,8 +190,12 @@ def _sample() -> bytes:
 
 def _encode(data: bytes) -> dict[str, bytes]:
     """Return a frame of each algorithm that has an encoder here."""
-    from numcodecs import lz4, zstd
-
+    try:
+        from numcodecs import lz4, zstd
+    # Packages beside it may keep it from being imported: the version of zfpy 1.0.1.post0 is a ValueError there.
+    except Exception as error:
+        pass_on(error)
+        raise ImportError(f"numcodecs cannot be imported: {reason_of(error)}") from error
     return {
         "zstd": zstd.compress(data, 3),
         "lz4": lz4.compress(data, 1)[_LZ4.header_nbytes :],

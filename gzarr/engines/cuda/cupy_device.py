@@ -11,6 +11,7 @@ from gzarr_kernels.operations import ALGORITHMS
 
 from ...errors import ArgumentError, DeviceError
 from ...guarded import Lock
+from ...reasons import pass_on
 from . import kvikio_files, machine_code, nvcomp, nvcomp_compress, streams
 from .cupy_errors import CupyErrors
 from .cupy_streams import CupyEvent, CupyStream, is_own_thread
@@ -118,6 +119,7 @@ class CupyDevice:
 
             have = cupy.cuda.runtime.getDeviceCount()
         except Exception as error:  # CuPy, or a library it loads
+            pass_on(error)
             raise DeviceError(
                 f'{self.name} cannot be used: {error}; run "gzarr doctor" for details, or open with device="cpu"'
             ) from error

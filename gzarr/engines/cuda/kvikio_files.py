@@ -22,6 +22,7 @@ import os
 from typing import Any
 
 from ...errors import DeviceError
+from ...reasons import pass_on
 
 
 def obstacle() -> str:
@@ -55,7 +56,8 @@ def if_available() -> KvikioFiles | None:
     """
     try:
         return None if obstacle() else KvikioFiles()
-    except Exception:  # "gzarr doctor" shows it
+    except Exception as error:  # "gzarr doctor" shows it
+        pass_on(error)
         return None
 
 

@@ -130,7 +130,7 @@ class Slot:
 #: Idle slots by device, in the order in which they were given back.
 _idle: dict[str, list[Slot]] = {}
 _lock = Lock()
-#: Slots with failed streams, each with the device memory that may still be in use.
+#: Slots with failed streams, each with the device memory that may still be in use: its own, and that of callers.
 _unusable: list[tuple[Slot, Any]] = []
 
 
@@ -233,7 +233,7 @@ def settle(device: Device, slot: Slot, stream: Any = None, memory: Any = None) -
     stream
         Stream on which kernels may be enqueued that read ``memory``; None if there is none.
     memory
-        Device memory, in order with the slot's stream.
+        Device memory that work on the slot's stream uses; kept for ever if that cannot be waited for.
     """
     try:
         slot.stream.synchronize()

@@ -281,9 +281,10 @@ class _Writing:
             while waves:
                 self._finish(waves)
         except BaseException as error:
-            # Page-locked memory must not be given to another write while copies to it may still run.
+            # Page-locked memory must not be given to another write while copies to it may still run, nor may the caller
+            # free the inputs while they may still be read.
             for wave in waves:
-                slots.settle(self._device, wave.slot, memory=wave.memory)
+                slots.settle(self._device, wave.slot, memory=(wave.memory, request.inputs))
             chunks = request.plan.chunks[np.concatenate([wave.rows for wave in waves] or [rows[:0]])]
             loss.explain(self._device, error, f"encoding array {request.node!r}", chunks)
             raise
@@ -365,7 +366,7 @@ class _Writing:
             value = int(request.value_of[row])
             key = request.keys[value]
             try:
-                with locks.hold(request.store, [key]):
+                with locks.lock_of(request.store, key):
                     if kept_in_part(request, np.array([value])).any():
                         self._left.append(np.flatnonzero(request.value_of == value))
                         return

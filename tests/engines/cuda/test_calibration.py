@@ -8,10 +8,13 @@ import json
 import math
 import multiprocessing
 import os
+import signal
+import sys
 import threading
 import time
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 from support import devices
 
@@ -235,6 +238,61 @@ def test_a_device_that_fails_leaves_the_assumed_rates(device: WatchedDevice) -> 
     assert not path.exists()
     calibration.forget()
     assert calibration.rates(device) is not router.default_rates()
+
+
+@pytest.mark.parametrize(
+    "error", [ImportError("no module"), ValueError("invalid literal for int(): 'post0'")], ids=type
+)
+def test_without_an_encoder_rates_are_assumed(
+    error: Exception, device: WatchedDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beside some versions of zfpy, numcodecs cannot be imported."""
+
+    class Finder:
+        def find_spec(self, name: str, *_: Any) -> None:
+            if name.partition(".")[0] == "numcodecs":
+                raise error
+
+    data = np.arange(100, dtype="f4")
+    store: dict[str, bytes] = {}
+    gzarr.create_array(store, data=data, chunks=10, codecs="zstd", device="cpu")
+    for name in [name for name in sys.modules if name.partition(".")[0] == "numcodecs"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr(sys, "meta_path", [Finder(), *sys.meta_path])
+    assert calibration.rates(device) is DEFAULT
+    np.testing.assert_array_equal(gzarr.open_array(store, device="cuda")[...].get(), data)
+    path = calibration.cache_path(device)
+    assert path is not None
+    assert not path.exists()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the signal is of POSIX")
+@pytest.mark.parametrize("where", ["import", "measure"])
+def test_what_the_handler_of_a_signal_raises_is_no_failure(
+    where: str, device: WatchedDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def handler(*_: object) -> None:
+        raise TimeoutError("5 s are over")
+
+    class Finder:
+        def find_spec(self, name: str, *_: Any) -> None:
+            if name.partition(".")[0] == "numcodecs":
+                signal.raise_signal(signal.SIGUSR1)
+
+    before = signal.signal(signal.SIGUSR1, handler)
+    try:
+        with monkeypatch.context() as patch:
+            if where == "import":
+                for name in [name for name in sys.modules if name.partition(".")[0] == "numcodecs"]:
+                    patch.delitem(sys.modules, name)
+                patch.setattr(sys, "meta_path", [Finder(), *sys.meta_path])
+            else:
+                patch.setattr(calibration, "_cpu_rates", lambda *_: signal.raise_signal(signal.SIGUSR1))
+            with pytest.raises(TimeoutError, match="5 s are over"):
+                calibration.rates(device)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert calibration.rates(device) is not DEFAULT
 
 
 def test_devices_have_files_of_their_own(device: WatchedDevice) -> None:

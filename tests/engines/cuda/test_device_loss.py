@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import re
 import sys
@@ -393,4 +394,9 @@ def test_cleaning_up_after_a_write_goes_on_where_it_fails(
         array.write(..., value)
     # Of two waves; neither can be waited for.
     assert len(slots._unusable) == unusable + 2
+    # What they may still read, others must not get.
+    address = value.data.ptr
+    del value
+    gc.collect()
+    assert on(device, DATA).data.ptr != address
     assert not slots._idle.get("cuda:0")
