@@ -32,7 +32,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .claims import hold_claim
-from .descriptors import close_all, open_into
+from .descriptors import open_into
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -57,6 +57,8 @@ _left_over: set[str] = set()
 
 # Consecutive names that already exist: 64 random bits do not collide by chance.
 _MOST_COLLISIONS = 8
+# Whether files can be removed relative to a directory: not on Windows.
+_REMOVES_BELOW = {os.open, os.unlink, os.rmdir} <= os.supports_dir_fd and os.scandir in os.supports_fd
 # A writer that opened the directory before it was renamed can disturb its removal, about twice each.
 _MOST_REMOVALS = 100
 # Buffers per call: IOV_MAX is at least this on the supported systems (POSIX requires 16, Linux and macOS have 1024).
@@ -354,7 +356,9 @@ def _is_empty(directory: int | None, path: str) -> bool:
         with os.scandir(fds[0]) as entries:
             return next(entries, None) is None
     finally:
-        close_all(fds)
+        # As in ``remove_below``.
+        for fd in fds:
+            os.closerange(fd, fd + 1)
 
 
 def remove_later(path: str) -> None:
@@ -365,7 +369,8 @@ def remove_later(path: str) -> None:
 def remove_left_over() -> None:
     """Remove the directories that interrupts have left."""
     ours = temporary_prefix()
-    for path in tuple(_left_over):
+    # A list is made in one step, whatever other threads add.
+    for path in list(_left_over):
         # A forked child may have copies of what its parent is still making.
         if ours in path:
             with contextlib.suppress(OSError):
@@ -374,7 +379,7 @@ def remove_left_over() -> None:
 
 
 def remove_tree(directory: int | None, path: str, *, protected: bool = False) -> None:
-    """Remove a directory tree, even while others write into it or remove parts of it.
+    """Remove a directory tree, even while others write into it or remove parts of it; of a link, only the link.
 
     Parameters
     ----------
@@ -385,11 +390,14 @@ def remove_tree(directory: int | None, path: str, *, protected: bool = False) ->
     """
     for attempt in range(_MOST_REMOVALS):
         try:
-            os.stat(path, dir_fd=directory, follow_symlinks=False)
+            status = os.stat(path, dir_fd=directory, follow_symlinks=False)
         except FileNotFoundError:
             return
         try:
-            shutil.rmtree(path, dir_fd=directory)
+            if stat.S_ISLNK(status.st_mode):
+                os.unlink(path, dir_fd=directory)
+            else:
+                remove_below(path, directory)
             return
         except OSError as exc:
             if protected and isinstance(exc, PermissionError):
@@ -399,6 +407,57 @@ def remove_tree(directory: int | None, path: str, *, protected: bool = False) ->
             # Others removed an entry before its turn, or added one after.
             if exc.errno not in (errno.ENOENT, errno.ENOTEMPTY, errno.EEXIST) or attempt == _MOST_REMOVALS - 1:
                 raise
+
+
+def remove_below(path: str, directory: int | None = None) -> None:
+    """Remove a directory with all in it, never through a link.
+
+    ``shutil.rmtree`` may lose a descriptor to an interrupt (Ctrl-C), or close one twice, which takes the place of the
+    interrupt as an error.
+
+    Parameters
+    ----------
+    path
+        Path of the directory.
+    directory
+        Descriptor of an open directory to which ``path`` is relative, or None.
+    """
+    if not _REMOVES_BELOW:
+        shutil.rmtree(path)
+        return
+    # The directories that are open, each in the one before: their descriptors, names, and what is left in them.
+    fds: list[int] = []
+    names: list[str] = []
+    entries: list[list[os.DirEntry[str]]] = []
+    below = path
+    try:
+        while True:
+            open_into(fds, below, DIRECTORY | os.O_NOFOLLOW, directory=fds[-1] if fds else directory)
+            names.append(below)
+            # One call of compiled code, for an interrupt would leave the iterator of ``scandir`` open.
+            entries.append(list(itertools.chain.from_iterable(map(os.scandir, fds[-1:]))))
+            while not (below := _remove_files(entries[-1], fds[-1])):
+                # By one call, as in ``close_all``. Without errors: nothing was written.
+                with contextlib.suppress(OSError):
+                    list(map(os.close, map(fds.pop, (-1,))))
+                entries.pop()
+                os.rmdir(names.pop(), dir_fd=fds[-1] if fds else directory)
+                if not fds:
+                    return
+    finally:
+        # Not a function of Python, at whose beginning an interrupt may come.
+        for fd in fds:
+            os.closerange(fd, fd + 1)
+
+
+def _remove_files(entries: list[os.DirEntry[str]], directory: int) -> str:
+    """Remove files of a directory, and take them from a list, up to the first folder; return its name, or ``""``."""
+    while entries:
+        entry = entries.pop()
+        if entry.is_dir(follow_symlinks=False):
+            return entry.name
+        os.unlink(entry.name, dir_fd=directory)
+    return ""
 
 
 def _make_writable(directory: int | None, path: str) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from .. import ending
 from ..errors import ArgumentError, StoreError
+from ..reasons import pass_on
 from . import io_threads, late_changes, traffic
 from .object_errors import Failure, Kind
 
@@ -107,6 +108,7 @@ def send(
                 except BaseException as error:
                     if isinstance(error, (KeyboardInterrupt, SystemExit)):
                         raise
+                    pass_on(error)
                     failure = failure_of(error)
                     answered = failure.status is not None
                 finally:

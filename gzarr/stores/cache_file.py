@@ -20,6 +20,7 @@ from bisect import bisect_right, insort
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, Final
 
+from ..guarded import ForkSafeLock
 from .atomic_files import write_all
 from .file_locks import brief_lock
 
@@ -49,12 +50,14 @@ _VERSION_AT: Final = _HEADER.size + _CONFIRMED.size
 _RECORD: Final = struct.Struct("<Iqq")
 # Records of files with many, by path: the file's random number, the records, and where the next one begins.
 _known: OrderedDict[str, tuple[bytes, Sequence[Record], int]] = OrderedDict()
+# Held while they are changed or counted; one is looked up without it.
+_lock = ForkSafeLock()
 _MOST_KNOWN: Final = 1000
 _MOST_RECORDS_KNOWN: Final = 100_000
 _FEW_RECORDS: Final = 8
 
 if hasattr(os, "register_at_fork"):
-    # Another thread of the parent may have been changing it.
+    # A handler of a signal may fork in the middle of a change.
     os.register_at_fork(after_in_child=_known.clear)
 
 
@@ -132,8 +135,9 @@ class CacheFile:
             self._remember()
 
     def _remember(self) -> None:
-        _known[self._path] = (self._nonce, self._records, self._end)
-        with contextlib.suppress(KeyError, RuntimeError):
+        # The handler of a signal may change them here, too.
+        with _lock.lock, contextlib.suppress(KeyError):
+            _known[self._path] = (self._nonce, self._records, self._end)
             _known.move_to_end(self._path)
             while len(_known) > _MOST_KNOWN or sum(len(v[1]) for v in list(_known.values())) > _MOST_RECORDS_KNOWN:
                 _known.popitem(last=False)

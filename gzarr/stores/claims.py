@@ -73,10 +73,14 @@ def hold_claim(path: str, directory: int | None = None) -> Iterator[bool]:
                 os.unlink(path, dir_fd=directory)
         raise
     finally:
-        if os.getpid() != process:
-            # They were closed by the fork (:func:`gzarr.stores.file_locks.brief_lock`).
-            fds.clear()
-        close_all(fds)
+        try:
+            if os.getpid() != process:
+                # They were closed by the fork (:func:`gzarr.stores.file_locks.brief_lock`).
+                fds.clear()
+        finally:
+            # Not a function of Python, at whose beginning an interrupt may come: nobody else could give the claim up.
+            for fd in fds:
+                os.closerange(fd, fd + 1)
 
 
 def _is_in_place(fd: int, path: str, directory: int | None) -> bool:

@@ -172,16 +172,19 @@ def brief_lock(fd: int, seconds: float) -> Iterator[bool]:
         If its file system has no locks.
     """
     end = time.monotonic() + seconds
-    _briefly_locked.add(fd)
     try:
+        _briefly_locked.add(fd)
         while not (locked := _try(fd)) and time.monotonic() < end:
             time.sleep(_PAUSE_S)
         yield locked
     finally:
-        # Whether or not it is known to be locked: an interrupt may have come right after that.
-        with contextlib.suppress(OSError):
-            _unlock(fd)
-        _briefly_locked.discard(fd)
+        try:
+            # Whether or not it is known to be locked: an interrupt may have come right after that.
+            with contextlib.suppress(OSError):
+                _unlock(fd)
+        finally:
+            # After another interrupt, too: a forked child would close whatever has this number by then.
+            _briefly_locked.discard(fd)
 
 
 def _forget_all() -> None:

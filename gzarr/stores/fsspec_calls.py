@@ -20,6 +20,7 @@ from ..errors import ArgumentError, StoreError
 from ..guarded import Lock
 from ..importing import import_module
 from ..installing import COMMANDS
+from ..reasons import pass_on
 from . import fsspec_web, late_changes
 from .byte_ranges import range_to_ask
 
@@ -114,6 +115,7 @@ class Calls:
                 fs = _anew(fs)
             # Filesystems may raise anything.
             except Exception as error:
+                pass_on(error)
                 raise ArgumentError(
                     f"a {type(fs).__name__} with asynchronous=True cannot be used here ({type(error).__name__}); make "
                     "it without that"
@@ -145,6 +147,7 @@ class Calls:
                     fs = _anew(fs)
                 # Filesystems may raise anything, and their texts may have secrets in them.
                 except Exception as error:
+                    pass_on(error)
                     raise StoreError(
                         f"a {type(fs).__name__} cannot be made anew in this forked process ({type(error).__name__}); "
                         "open the store in the child, or start processes with 'spawn'"

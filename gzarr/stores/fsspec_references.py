@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING, Any, Final
 
+from ..reasons import pass_on
 from . import redaction
 from .fsspec_calls import OfFilesystems, is_a, module
 
@@ -128,7 +129,8 @@ def _is_complete(references: dict[str, Any]) -> bool:
     try:
         return all(_has_chunks(references, folder) for folder in arrays)
     # Documents may hold anything; those who read them say what is wrong.
-    except Exception:
+    except Exception as error:
+        pass_on(error)
         return False
 
 
@@ -312,7 +314,8 @@ def _takes(fs: Any, protocol: str) -> bool:
         # Some are known by more names than they say.
         return type(fs) is module("fsspec").get_filesystem_class(protocol)
     # Packages may be absent, and the import of one may raise anything.
-    except Exception:
+    except Exception as error:
+        pass_on(error)
         return False
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 import time
 from collections import defaultdict
@@ -13,6 +12,7 @@ from urllib.parse import quote
 
 from ..errors import ArgumentError, ReadOnlyError, StoreError
 from ..flags import flag
+from ..reasons import pass_on
 from . import fsspec_listing, fsspec_references, io_threads, redaction, traffic
 from .base import Answer, ByteRange, Request, RequestLimits
 from .buffers import as_view
@@ -21,6 +21,7 @@ from .fsspec_calls import Calls, FileCall, is_exactly, module
 from .fsspec_references import BadReferenceError
 from .fsspec_web import NoRangesError
 from .keys import is_key, split_key, split_prefix
+from .memory import while_others_write
 from .timeouts import seconds
 from .whole_values import RequestedValues, WholeValues
 
@@ -262,7 +263,7 @@ class FsspecStore(RequestedValues, WholeValues):
         if calls is None:
             fs = fsspec_references.filesystem_of(self._calls.fs, target)
             # Protocols of one filesystem share its calls, which then run side by side.
-            calls = next((calls for known, calls in self._targets.values() if known is fs), None)
+            calls = next((calls for known, calls in list(self._targets.values()) if known is fs), None)
             calls = calls or Calls(fs, self._calls.timeout)
             self._targets[target.protocol] = (fs, calls)
         return calls
@@ -361,8 +362,13 @@ class FsspecStore(RequestedValues, WholeValues):
             raise self._unlisted("a web server has no listing that says what is a key", prefix)
         path = (self._path(prefix) if prefix else self._base).rstrip("/") or self._base
         begin = time.monotonic()
-        try:
+
+        def listed() -> list[T]:
             return list(method(self._calls, path, self._is_absent))
+
+        try:
+            # Files in memory are in a dict, which other threads may change during a listing.
+            return while_others_write(listed) if self._calls.immediate else listed()
         except NotImplementedError:
             raise self._unlisted(f"its filesystem ({self._calls.protocols[0]}) has no listing", prefix) from None
         # Filesystems may raise anything.
@@ -416,9 +422,11 @@ class FsspecStore(RequestedValues, WholeValues):
         except BadReferenceError as error:
             raise self._error("read", key, error) from None
         # Filesystems may raise anything; what is wrong with a file, reading it tells.
-        with contextlib.suppress(Exception):
+        try:
             return int(calls.one("size", found.path))
-        return None
+        except Exception as error:
+            pass_on(error)
+            return None
 
     def _key(self, name: str) -> str | None:
         """Return the key of a file, or None if it lies outside the root, or its name is no key."""
@@ -531,14 +539,18 @@ class FsspecStore(RequestedValues, WholeValues):
         for folder in folders:
             path = self._path(folder).rstrip("/")
             # What is left is no value; filesystems may raise anything.
-            with contextlib.suppress(Exception):
+            try:
                 if self._calls.one("isdir", path):
                     self._remove_empty(path)
+            except Exception as error:
+                pass_on(error)
 
     def _remove_empty(self, path: str) -> None:
         """Remove a directory and those below it, as far as they are empty."""
         for folder in fsspec_listing.empty_folders(self._calls, path):
             # Never by ``rm``, which takes a name with ``*``, ``?`` or ``[`` for a pattern, and erases what others have
             # stored since the listing. (Another writer may be using this directory.)
-            with contextlib.suppress(Exception):
+            try:
                 self._calls.one("rmdir", folder)
+            except Exception as error:
+                pass_on(error)

@@ -549,7 +549,8 @@ class LocalStore:
         Nothing is changed if there is something at the other prefix, or no directory at this one; if symbolic links are
         in it, which may lead elsewhere from another place; if the directory above hands another group down to what is
         made in it; if the system refuses; or in a subclass, which may do more in ``set``. Of several concurrent calls,
-        in threads and processes, one gets the prefix.
+        in threads and processes, one gets the prefix. Of a link to a directory, only the link gets the new name, and
+        leads where it did.
 
         Parameters
         ----------
@@ -573,12 +574,16 @@ class LocalStore:
         try:
             with self._tree.at(old) as (directory, base), self._tree.at(new) as (other, below):
                 source = self._tree.path(old)
-                if not is_directory(directory, base + old[-1]) or _has_links(source):
-                    return False
-                if _gets_another_group(source, self._tree.path(new[:-1])):
-                    return False
-                # Of a directory, this replaces nothing but an empty one: no link, and no node.
-                os.rename(base + old[-1], below + new[-1], src_dir_fd=directory, dst_dir_fd=other)
+                if self.follow_symlinks and is_link(None, source):
+                    if not os.path.isdir(source) or not _move_link(source, self._tree.path(new)):  # noqa: PTH112
+                        return False
+                else:
+                    if not is_directory(directory, base + old[-1]) or _has_links(source):
+                        return False
+                    if _gets_another_group(source, self._tree.path(new[:-1])):
+                        return False
+                    # Of a directory, this replaces nothing but an empty one: no link, and no node.
+                    os.rename(base + old[-1], below + new[-1], src_dir_fd=directory, dst_dir_fd=other)
                 is_done = True
                 if self.durable:
                     sync_directory(other, below)
@@ -631,6 +636,9 @@ class LocalStore:
         if not self.follow_symlinks:
             return None
         target = os.path.realpath(self._tree.path(segments))
+        if replace and segments:
+            # If it is a link, that is replaced, never what it leads to.
+            target = f"{os.path.realpath(self._tree.path(segments[:-1])).rstrip('/')}/{segments[-1]}"
         if not can_be_staged(target) or (os.path.exists(target) and not (replace or _is_empty(target))):  # noqa: PTH110
             return None
         try:
@@ -733,6 +741,32 @@ class LocalStore:
             with self._tree.at(segments) as (now, _):
                 if not all(lock.is_in_place(now) for lock in asked):
                     raise FileNotFoundError(errno.ENOENT, "the lock was erased while waiting for it")
+
+
+def _move_link(link: str, new: str) -> bool:
+    """Give a symbolic link to a directory another path, where it leads to the same; return whether that was done."""
+    text = os.readlink(link)  # noqa: PTH115
+    if not os.path.isabs(text):  # noqa: PTH117
+        above, below = (os.path.realpath(os.path.dirname(path)) for path in (link, new))  # noqa: PTH120
+        text = os.path.relpath(os.path.join(above, text), below)  # noqa: PTH118
+    with contextlib.suppress(OSError):
+        # An empty directory is nothing.
+        os.rmdir(new)  # noqa: PTH106
+    # Unlike a rename, this replaces no file.
+    os.symlink(text, new, target_is_directory=True)  # noqa: PTH211
+    is_moved = False
+    try:
+        # It may not, where ".." follows a link in the text.
+        is_moved = os.path.samefile(link, new)  # noqa: PTH121
+        if is_moved:
+            os.unlink(link)  # noqa: PTH108
+    except OSError:
+        # Another process has moved it.
+        is_moved = False
+    finally:
+        if not is_moved:
+            os.unlink(new)  # noqa: PTH108
+    return is_moved
 
 
 def _has_links(directory: str) -> bool:

@@ -18,11 +18,13 @@ import errno
 import os
 import stat
 import threading
+import time
 import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import ArgumentError, StoreError
+from ..guarded import RLock
 from .atomic_files import claim_name, make_directories, remove_empty
 from .base import DirectoryStore, LocalFiles, LockingStore, WritableStore
 from .claims import hold_claim
@@ -35,6 +37,9 @@ if TYPE_CHECKING:
 _COUNT: Final = 256
 # Times that others may erase an empty directory in which a node is to be claimed.
 _MOST_ATTEMPTS: Final = 20
+# Time that who creates a node waits for others, most of whom take milliseconds, and between two looks.
+_PATIENCE_S: Final = 2.0
+_PAUSE_S: Final = 0.003
 _ABSENT: Final = (errno.ENOENT, errno.ENOTDIR)
 # Opens a directory for its path only; 0 where the system has no such thing.
 _PATH_ONLY: Final = getattr(os, "O_PATH", 0)
@@ -50,7 +55,7 @@ _own = threading.local()
 
 def _renew() -> None:
     # A forked child lacks the threads that held some of them, and would wait for ever.
-    _locks[:] = [threading.RLock() for _ in range(_COUNT)]
+    _locks[:] = [RLock() for _ in range(_COUNT)]
     _document_locks[:] = [threading.RLock() for _ in range(_COUNT)]
     _adding[:] = [threading.RLock()]
     _node_holders[:] = []
@@ -59,6 +64,18 @@ def _renew() -> None:
 _renew()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_renew)
+
+
+def lock_of(store: Any, key: str) -> RLock:
+    """Return the lock of one stored value, for use in ``with`` only.
+
+    As :func:`hold`, but an interrupt (Ctrl-C) at any moment leaves it free. After one, what a generator holds may stay
+    held as long as the error is kept; so a worker of a pool, where others wait for the same lock, and the error waits
+    for them, takes this one.
+    """
+    (number,) = _numbers(_root(store), (key,))
+    lock: RLock = _locks[number]
+    return lock
 
 
 @contextlib.contextmanager
@@ -254,10 +271,8 @@ def begin(store: Any, path: str, change: str) -> Iterator[None]:
     StoreError
         If this thread is just changing it; nothing was changed.
     """
-    root = _root(store)
-    place = (id(store), path) if root is None else _real_folder(root, path, {})
+    this = _changed(store, path, change)
     begun: set[Any] = _own.__dict__.setdefault("begun", set())
-    this = (place, change)
     if this in begun:
         raise StoreError(
             f"the {change} of '/{path}' in {store!r}: this thread is just changing it (a handler of a signal has "
@@ -271,8 +286,18 @@ def begin(store: Any, path: str, change: str) -> Iterator[None]:
         begun.discard(this)
 
 
+def has_begun(store: Any, path: str, change: str) -> bool:
+    """Return whether this thread has begun a change of a node: :func:`begin`."""
+    return _changed(store, path, change) in getattr(_own, "begun", ())
+
+
+def _changed(store: Any, path: str, change: str) -> tuple[Any, str]:
+    root = _root(store)
+    return (id(store), path) if root is None else _real_folder(root, path, {}), change
+
+
 @contextlib.contextmanager
-def claim(store: Any, path: str) -> Iterator[None]:
+def claim(store: Any, path: str, *, creates: bool = False) -> Iterator[None]:
     """Keep other processes from making a node that this one makes, if they claim it, too.
 
     Nothing is claimed where a store's values are no files, or no file can be made beside those of the node. A thread
@@ -282,33 +307,51 @@ def claim(store: Any, path: str) -> Iterator[None]:
     ----------
     store, path
         Store and path of the node.
+    creates
+        Whether the node is created at once: then others are waited for a moment, for most of them do the same, and the
+        thread may have claimed the node already.
 
     Raises
     ------
     ArgumentError
         If somebody else has claimed it.
     """
-    with contextlib.ExitStack() as held:
-        if not _take_claim(store, path, held):
+    end = time.monotonic() + (_PATIENCE_S if creates else 0)
+    while True:
+        with contextlib.ExitStack() as held:
+            if _take_claim(store, path, held, again=creates):
+                yield
+                return
+        if time.monotonic() >= end:
             raise ArgumentError(
                 f"another writer is creating '/{path}' in {store!r} at the same time; try again when that has ended"
             )
-        yield
+        time.sleep(_PAUSE_S)
 
 
-def _take_claim(store: Any, path: str, held: contextlib.ExitStack) -> bool:
-    """Claim a node until a stack is closed, or return False if somebody else has."""
+def _take_claim(store: Any, path: str, held: contextlib.ExitStack, *, again: bool) -> bool:
+    """Claim a node until a stack is closed, or return False if somebody else has; ``again`` if it may be claimed."""
     root, inner = _root(store), _innermost(store)
     # Links that are refused could lead to the file.
     if root is None or (isinstance(inner, LocalFiles) and inner.file_root() is None):
         return True
     place = Path(os.fsdecode(_real_folder(root, path, {})))
+    # A forked child has none of its parent's.
+    claimed, this = _own.__dict__.setdefault("claimed", set()), (os.getpid(), place)
+    if again and this in claimed:
+        return True
+    # By its own path: what a link to nothing leads to is not made.
+    above = os.path.dirname(os.fsdecode((root + b"/" + file_name(path)).rstrip(b"/")))  # noqa: PTH120
     # The directories stay, so what is promised for new ones holds for them.
     durable = getattr(inner, "durable", False)
     for _ in range(_MOST_ATTEMPTS):
         try:
-            held.callback(remove_empty, make_directories(str(place.parent), durable=durable))
-            return held.enter_context(hold_claim(str(place.parent / claim_name(place.name))))
+            held.callback(remove_empty, make_directories(above, durable=durable))
+            is_mine = held.enter_context(hold_claim(str(place.parent / claim_name(place.name))))
+            if is_mine:
+                held.callback(claimed.discard, this)
+                claimed.add(this)
+            return is_mine
         except FileNotFoundError:
             # Others have just erased an empty directory.
             continue
@@ -321,6 +364,12 @@ def is_within(store: Any, path: str, group: str) -> bool:
     """Return whether a node is a group or below it, also if links lead there."""
     root, known = _root(store), dict[bytes, bytes]()
     return _is_below(_place(root, path, known), _place(root, group, known))
+
+
+def is_linked(store: Any, path: str) -> bool:
+    """Return whether a node is a symbolic link; the root of a store is none, whatever its path is."""
+    root = _root(store)
+    return bool(path) and root is not None and os.path.islink(root + b"/" + file_name(path))  # noqa: PTH114
 
 
 def node_is_held(store: Any, path: str) -> bool:

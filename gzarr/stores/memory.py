@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from collections.abc import MutableMapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 from weakref import WeakValueDictionary
 
 from ..errors import ArgumentError, ReadOnlyError, StoreError, ValueSizeError
@@ -17,14 +18,32 @@ from .keys import split_key, split_prefix
 from .sorted_keys import changed_keys, children_of, keys_below, sorted_keys
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 
     from typing_extensions import Buffer
 
     from .base import ByteRange, Listing
 
+T = TypeVar("T")
+
 # Held only by operations of several steps (single dict operations are atomic).
 _lock = ForkSafeLock()
+
+
+# Attempts at a listing that other threads disturb: each begins anew.
+_MOST_LISTINGS: Final = 100
+
+
+def while_others_write(listing: Callable[[], T]) -> T:
+    """Return ``listing()`` of a mapping; call it again if another thread changes the mapping meanwhile.
+
+    To list a dict is one step. To list other mappings, also classes derived from dict, may take several.
+    """
+    for _ in range(_MOST_LISTINGS - 1):
+        # An entry may be gone before its value is looked up.
+        with contextlib.suppress(RuntimeError, KeyError):
+            return listing()
+    return listing()
 
 
 class _Version:
@@ -54,9 +73,14 @@ _versions: WeakValueDictionary[int, _Version] = WeakValueDictionary()
 
 def _version_of(value: bytes) -> _Version:
     found = _versions.get(id(value))
-    if found is None or found.value is not value:
-        found = _versions[id(value)] = _Version(value)
-    return found
+    if found is not None and found.value is value:
+        return found
+    with _lock.lock:
+        # Another thread may have made it meanwhile: of two versions of one value, only one would be let go.
+        found = _versions.get(id(value))
+        if found is None or found.value is not value:
+            found = _versions[id(value)] = _Version(value)
+        return found
 
 
 def _let_go(value: object) -> None:
@@ -72,7 +96,8 @@ class MemoryStore:
     Parameters
     ----------
     mapping
-        Mapping that holds the values; not copied. A new dict if None. Thread-safe if it is a dict.
+        Mapping that holds the values; not copied. A new dict if None. Thread-safe if its own operations are: those of a
+        dict and of the standard library's classes derived from it are.
     read_only
         Refuse every change.
 
@@ -195,8 +220,7 @@ class MemoryStore:
     def _sorted(self, prefix: str) -> list[str]:
         """Return all keys, sorted; ``prefix`` is what is listed, for messages."""
         try:
-            # One step for a dict, so no other thread can change it during the loop.
-            names: list[object] = list(self.mapping)
+            names: list[object] = while_others_write(lambda: list(self.mapping))
         except Exception as exc:
             raise self._failure("list", prefix, exc) from exc
         seen, keys = self._seen

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ..errors import ArgumentError
 from ..guarded import Lock
 from ..installing import COMMANDS
+from ..reasons import pass_on
 from .temporary_files import temporary_files
 
 if TYPE_CHECKING:
@@ -81,7 +82,8 @@ def make(kind: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any
     try:
         recipe = pickle.dumps((kind, arguments, sorted(keywords.items())))
     # Credential providers may be any functions.
-    except Exception:
+    except Exception as error:
+        pass_on(error)
         recipe = None
     key = (recipe, tuple(sorted(item for item in os.environ.items() if item[0].startswith(_VARIABLES))))
     found = None if recipe is None else _stores.get(key)

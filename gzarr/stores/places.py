@@ -21,6 +21,7 @@ from collections import UserDict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from ..reasons import pass_on
 from . import fsspec_urls
 from .base import DirectoryStore, LocatedStore
 from .fsspec_calls import is_a
@@ -125,7 +126,8 @@ def _are_equal(one: object, other: object) -> bool:
     try:
         return one is other or bool(one == other)
     # Code of other packages may raise anything; what cannot be compared is not known to be the same.
-    except Exception:
+    except Exception as error:
+        pass_on(error)
         return False
 
 

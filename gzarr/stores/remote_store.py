@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from ..errors import ArgumentError, ReadOnlyError, StoreError, ValueReplacedError, ValueSizeError
 from ..flags import flag
+from ..reasons import pass_on
 from . import attempts, curl_threads, io_threads, late_changes, obstore_module, redaction, traffic
 from .arriving import Arriving, Pace
 from .attempts import FailedRequest, ShortAnswerError
@@ -178,6 +179,7 @@ class RemoteStore(RequestedValues, WholeValues):
                 store = obstore_module.make(kind, arguments, keywords)
             # An exception of a copy of obstore may be of any class.
             except Exception as error:
+                pass_on(error)
                 if "No CA certificates" in str(error):
                     raise StoreError(f"{self!r}: {_NO_CERTIFICATES}") from None
                 # It may repeat what it does not understand.

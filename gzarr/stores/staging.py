@@ -52,7 +52,7 @@ class FolderStage:
     Parameters
     ----------
     target
-        Absolute path of the directory that it will become, without links.
+        Absolute path of the directory that it will become, without links above it. If it is a link, that is replaced.
     below
         Path of the node in the store: keys in the stage are those that they will be in the store.
     opened
@@ -113,7 +113,7 @@ class FolderStage:
             raise with_errno(StoreError(f"{cannot}: {why}"), error) from error
         try:
             mode = self._give_access(self._made)
-            if replace and mode is not None:
+            if replace and os.path.lexists(self._target):
                 old = self._exchanged()
             else:
                 old = None
@@ -141,13 +141,15 @@ class FolderStage:
         return True
 
     def _give_access(self, made: Path) -> int | None:
-        """Give a new directory the group and permissions of the old one; None if there is none.
+        """Give a new directory the group and permissions of the old one; None if there is none, or a link.
 
         Returns the permissions that it is to have once it is in place.
         """
         try:
-            old = self._target.stat()
+            old = self._target.lstat()
         except FileNotFoundError:
+            return None
+        if not stat.S_ISDIR(old.st_mode):
             return None
         # Without the owner's rights, it could neither be moved nor removed.
         mode = give_access(made, old, stat.S_IMODE(old.st_mode) | stat.S_IRWXU)
@@ -160,21 +162,27 @@ class FolderStage:
             return self._made
         aside = self._above / temporary_name()
         try:
-            self._target.rename(aside)
-        except OSError as error:
-            # Layered file systems cannot rename directories of a lower layer. What fails otherwise, as for lack of
-            # rights, would also keep the directory from being removed, when all below it is gone.
-            if error.errno != errno.EXDEV:
-                raise
-            remove_tree(None, str(self._target))
+            try:
+                self._target.rename(aside)
+            except OSError as error:
+                # Layered file systems cannot rename directories of a lower layer. What fails otherwise, as for lack of
+                # rights, would also keep the directory from being removed, when all below it is gone.
+                if error.errno != errno.EXDEV:
+                    raise
+                remove_tree(None, str(self._target))
+                self._rename()
+                return None
             self._rename()
-            return None
-        try:
-            self._rename()
-        except OSError:
-            aside.rename(self._target)
+            remove_later(str(aside))
+            return aside
+        except BaseException:
+            # An interrupt (Ctrl-C), too, which may come after any step.
+            if os.path.lexists(aside):
+                if os.path.lexists(self._target):
+                    remove_later(str(aside))
+                else:
+                    aside.rename(self._target)
             raise
-        return aside
 
     def _rename(self) -> None:
         for attempt in range(_MOST_ATTEMPTS):

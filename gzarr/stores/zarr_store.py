@@ -599,7 +599,8 @@ def _reopening(store: Any) -> bytes | None:
     try:
         return pickle.dumps(store)
     # The archive is a file-like object, or a subclass raises whatever it does.
-    except Exception:
+    except Exception as error:
+        pass_on(error)
         return None
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 import sys
 import zipfile
 from typing import TYPE_CHECKING, Any
@@ -18,6 +17,7 @@ import gzarr
 from gzarr.engines import kernels
 from gzarr.engines.cpu.write_job import Job
 from gzarr.errors import ChunkWriteError, StoreError
+from gzarr.stores import atomic_files
 from gzarr.stores.atomic_files import TEMPORARY
 from gzarr.stores.staging import FolderStage
 
@@ -193,7 +193,7 @@ def test_what_is_left_of_an_old_array_is_named_once(tmp_path: Path, monkeypatch:
 
     gzarr.create_array(tmp_path / "x", data=DATA)
     with monkeypatch.context() as patched:
-        patched.setattr(shutil, "rmtree", busy)
+        patched.setattr(atomic_files, "remove_below", busy)
         with pytest.raises(StoreError, match="is in place, but the old one cannot be erased") as info:
             gzarr.create_array(tmp_path / "x", data=DATA + 1, overwrite=True)
     assert not hasattr(info.value, "__notes__")
@@ -211,7 +211,7 @@ def test_what_was_made_of_an_array_and_cannot_be_removed_is_named(
 
     with monkeypatch.context() as patched:
         patched.setattr(FolderStage, "put_in_place", refuse)
-        patched.setattr(shutil, "rmtree", busy)
+        patched.setattr(atomic_files, "remove_below", busy)
         with pytest.raises(StoreError, match="there is no room") as info:
             gzarr.create_array(tmp_path / "x", data=DATA)
     (left,) = (entry for entry in tmp_path.iterdir() if entry.name.startswith(TEMPORARY))

@@ -83,13 +83,13 @@ def test_a_leftover_is_gone_in_one_step(tmp_path: Path, elsewhere: None, monkeyp
     stage = tmp_path / f"{TEMPORARY}{'f' * 12}-1-1-0"
     (stage / "c").mkdir(parents=True)
     age(stage, 25)
-    real, seen = shutil.rmtree, []
+    real, seen = atomic_files.remove_below, []
 
-    def rmtree(*arguments: object, **named: object) -> None:
+    def remove_below(*arguments: object, **named: object) -> None:
         seen.append(stage.exists())
         real(*arguments, **named)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(shutil, "rmtree", rmtree)
+    monkeypatch.setattr(atomic_files, "remove_below", remove_below)
     LocalStore(tmp_path).set("key", b"")
     assert seen == [False]
     assert [path.name for path in tmp_path.iterdir()] == ["key"]
