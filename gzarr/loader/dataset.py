@@ -60,7 +60,7 @@ class Dataset:
     sampler
         What a sample is; :class:`Rows` by default.
     seed
-        Integer for random places.
+        Integer for random places; its last 64 bits count.
 
     Raises
     ------

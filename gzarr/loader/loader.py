@@ -96,7 +96,8 @@ class Loader:
         samples are mixed. ``"full"``: any sample may come at any place, so chunks that do not all fit the buffer may be
         decoded many times. False: the samples in their own order.
     seed
-        Integer that determines the order of all epochs, with the number of the epoch and ``streams``.
+        Integer that determines the order of all epochs, with the number of the epoch and ``streams``; its last 64 bits
+        count.
     buffer_bytes
         Bytes of samples in memory that are read ahead, over all ranks together: one half is mixed while the other half
         is given out. What shuffled samples have in common counts once. With other orders than ``"blocks"``, a part of

@@ -40,9 +40,6 @@ def mix(*numbers: int) -> int:
     state = 0
     for number in numbers:
         state = _finalised(((state ^ number) + _GAMMA) & _MASK)
-        # Seeds may be of any size.
-        while (number := number >> 64) > 0:
-            state = _finalised(((state ^ number) + _GAMMA) & _MASK)
     return state
 
 

@@ -10,7 +10,6 @@ import pytest
 
 import gzarr
 from gzarr.loader import Dataset, Loader, Patches, Rows, Windows
-from gzarr.loader.permutation import mix
 
 pytestmark = pytest.mark.filterwarnings("ignore:shuffling is coarse")
 
@@ -139,10 +138,3 @@ def test_a_sample_that_comes_twice_has_two_poses() -> None:
         (batch,) = loader
         assert len(np.unique(batch.samples)) == 20
         assert len(np.unique(batch["data"].reshape(21, -1), axis=0)) == 21
-
-
-def test_seeds_of_any_size_are_different() -> None:
-    seeds = [5, 5 + 2**64, 5 + 2**65, 5 + 2**128, 5 + 2**64 + 2**128]
-    orders = [next(iter(Loader(np.arange(32), seed=seed, batch_size=32, shuffle="full"))).samples for seed in seeds]
-    assert len({order.tobytes() for order in orders}) == 5
-    assert mix(2**64 - 1, 7) == 1869568459174662326
