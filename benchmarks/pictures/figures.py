@@ -3,7 +3,7 @@
     ci/figures
 
 Each figure is made from the newest file in ``benchmarks/results`` that has its name, such as
-``2026-11-22-read-cpu.json``, and is written to ``docs/figures``. Wherever a page shows a figure, the text that stands
+``2026-11-26-read-cpu.json``, and is written to ``docs/figures``. Wherever a page shows a figure, the text that stands
 for it is replaced, too. So a new result needs nothing but its file and this command. A test compares the figures with
 the results.
 """
