@@ -61,12 +61,10 @@ def _first_keys(documents: Documents, prefix: str) -> list[str]:
     try:
         return list(islice(store.list_prefix(prefix), _PROBED_KEYS))
     except StoreError as error:
-        if isinstance(store, RemoteValues):
-            raise
         if error.errno is None:
-            # Stores of other libraries may be unable to list in the state they are in, and able to store.
+            # Stores may be unable to list, in the state they are in or with the rights of the user, and able to store.
             return []
-        if error.errno not in NOT_LISTABLE:
+        if error.errno not in NOT_LISTABLE or isinstance(store, RemoteValues):
             raise
     return list(islice(listed_below(store, prefix), _PROBED_KEYS))
 
