@@ -50,8 +50,9 @@ class IterableLoader(IterableDataset[Any]):  # type: ignore[misc]
 
     Its items are the loader's batches. Each worker process of the ``DataLoader`` makes batches of its own share of the
     samples: the samples of rank ``r`` of ``w`` are dealt to n workers as if there were ``w * n`` ranks. Each iteration
-    is the next epoch, also where workers end with the epoch. With ``StatefulDataLoader`` of torchdata, resuming is
-    exact for the same number of workers.
+    is the next epoch, also where workers end with the epoch. They tell iterations apart by PyTorch's seed: where the
+    same one is set before each, or a new ``DataLoader`` has the same ``generator=``, call ``set_epoch`` as well.
+    With ``StatefulDataLoader`` of torchdata, resuming is exact for the same number of workers.
 
     Parameters
     ----------
