@@ -25,6 +25,8 @@ _OF_ZLIB: Final = frozenset(("gzip", "x-gzip", "deflate"))
 _ANY_FORMAT: Final = 32 + zlib.MAX_WBITS
 #: Most bytes of a decoded value, where the request has no limit.
 _MOST_DECODED: Final = 1 << 30
+#: Bytes that are given to zlib first, of a part after the first one.
+_FIRST_PIECE: Final = 1 << 10
 
 
 class Served(Protocol):
@@ -38,18 +40,23 @@ def decoded(body: memoryview, encodings: Sequence[str], request: Request, store:
     if len(encodings) > 1 or encodings[0] not in _OF_ZLIB:
         raise encoded(store, request, encodings)
     most = _MOST_DECODED if request.most_nbytes is None else request.most_nbytes
-    left: bytes | memoryview = body
     parts: list[bytes] = []
     room, ended = most + 1, False
+    begin, step = 0, len(body)
     try:
-        # gzip's format may have several parts.
-        while left and room:
-            decoder = zlib.decompressobj(_ANY_FORMAT)
-            parts.append(decoder.decompress(left, room))
-            room -= len(parts[-1])
-            left, ended = decoder.unused_data, decoder.eof
-            if not ended:
-                break
+        # gzip's format may have several parts. zlib copies what follows one, so it is given no more than a piece, which
+        # grows with the part: many small ones would take quadratic time.
+        while begin < len(body) and room:
+            decoder, ended = zlib.decompressobj(_ANY_FORMAT), False
+            while begin < len(body) and room and not ended:
+                piece = body[begin : begin + step]
+                part = decoder.decompress(piece, room)
+                if part:
+                    parts.append(part)
+                room -= len(part)
+                begin += len(piece) - len(decoder.unused_data)
+                ended, step = decoder.eof, 2 * step
+            step = _FIRST_PIECE
     except zlib.error:
         ended = False
     if not room:

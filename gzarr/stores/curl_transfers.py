@@ -199,10 +199,14 @@ class Transfer:
         body = self._view[: self._end]
         response: Response | Failed = Response(status, self._lines, body, seconds)
         # To libcurl, an answer may end in its header.
+        is_too_long = code == curl.E_FILESIZE_EXCEEDED
+        if is_too_long and self._is_header_complete() and not 200 <= status < 300:
+            # The page says why there is no value, and its beginning is enough of it.
+            wrong = ""
         if wrong or not self._is_header_complete():
             # What libcurl says may have the URL in it, which may be a secret.
             reason = wrong.partition("http")[0] or "the answer was cut off"
-            response = Failed(reason, seconds, code == curl.E_FILESIZE_EXCEEDED)
+            response = Failed(reason, seconds, is_too_long)
         self.source = self.token = None
         self._view = _NOTHING
         return source, token, response

@@ -1,5 +1,8 @@
 """Web servers: values are files behind URLs. A WebDAV server lists and takes them, too; a plain one only sends them.
 
+obstore follows redirects, also of requests that change a value, and does not tell. An answer such as "303 See Other"
+leads to a page, as one for logging in, whose success says nothing of the change. So changes are looked at again.
+
 Source: https://www.rfc-editor.org/rfc/rfc4918 (WebDAV: PROPFIND, COPY, DELETE of a collection).
 """
 
@@ -22,7 +25,7 @@ from .object_errors import Kind, is_unreadable
 from .remote_store import LACKS_LENGTH, RemoteStore
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from typing_extensions import Buffer
 
@@ -34,10 +37,24 @@ if TYPE_CHECKING:
 _NOT_UNDERSTOOD: Final = frozenset((400, 501))
 #: What obstore says of a part of a value whose size the server does not tell.
 _LACKS_SIZE: Final = "CONTENT_RANGE header"
+#: Times that a value is stored which is another one afterwards: somebody else may have stored that.
+_MOST_WRITES: Final = 3
+_REDIRECTED: Final = (
+    "the server may send such requests elsewhere, as to a page for logging in: pass credentials as "
+    "storage_options={'client_options': {'default_headers': {...}}}"
+)
 
 
 class _EncodedError(StoreError):
-    """An answer of obstore with a content encoding, which it does not undo."""
+    """An answer of obstore with a content encoding, which it does not undo.
+
+    Attributes
+    ----------
+    answer
+        What it brings if it has no encoding but the one that obstore shows, which means nothing; None if that is one.
+    """
+
+    answer: Answer | None = None
 
 
 class HttpStore(RemoteStore):
@@ -47,6 +64,8 @@ class HttpStore(RemoteStore):
     _undoes_encodings = True
     # Whether the server lists, once it has told.
     _lists: bool | None = None
+    # Whether a value that was stored has been read again.
+    _stores = False
 
     def connections(self) -> Connections | None:
         """Return what limits the number of requests to the server; None if nothing does."""
@@ -61,6 +80,8 @@ class HttpStore(RemoteStore):
             return super()._get(request, first)
         except _EncodedError as error:
             answer = self._plainly(request)
+            if answer is None:
+                answer = error.answer
             if answer is None:
                 raise StoreError(str(error), key=request.key) from None
             return answer
@@ -77,9 +98,14 @@ class HttpStore(RemoteStore):
 
     def _checked(self, request: Request, meta: Mapping[str, Any], result: Any) -> Answer:
         if result is not None and (attributes := result.attributes):
-            encodings = content_encodings(attributes.get("Content-Encoding", ""))
-            if encodings:
-                raise _EncodedError(str(encoded(self, request, encodings)), key=request.key)
+            field = attributes.get("Content-Encoding", "")
+            encodings = content_encodings(field)
+            if field:
+                error = _EncodedError(str(encoded(self, request, encodings)), key=request.key)
+                if not encodings:
+                    # obstore shows the first of several lines.
+                    error.answer = super()._checked(request, meta, result)
+                raise error
         return super()._checked(request, meta, result)
 
     def _answer_of(self, request: Request, failed: FailedRequest) -> Answer:
@@ -131,6 +157,43 @@ class HttpStore(RemoteStore):
                 yield from objects.items()
                 folders.extend(prefixes)
 
+    def _overwrite(self, key: str, view: memoryview) -> str | None:
+        for _ in range(_MOST_WRITES):
+            tag = super()._overwrite(key, view)
+            if self._has_arrived(key, view, tag):
+                return tag
+        raise StoreError(
+            f"{self!r}: cannot write {key!r}: the server answered with success, but afterwards there is not the value "
+            f"that it was sent; {_REDIRECTED}",
+            key=key,
+        )
+
+    def _has_arrived(self, key: str, view: memoryview, tag: str | None) -> bool:
+        """Return whether a value was stored, given the entity tag of the answer; without one, its size is known."""
+        if tag is not None:
+            meta = io_threads.call(lambda: self._head("look for", key))
+            if meta is None:
+                return False
+            tag_now = (meta.get("e_tag") or "").removeprefix("W/")
+            if tag_now == tag.removeprefix("W/") and meta.get("size") == view.nbytes:
+                return True
+        elif self._stores:
+            return True
+        # It may be an old value of that size. Without tags, one look at the bytes tells that the server takes values.
+        found = self.get(key)
+        arrived = found is not None and memoryview(found) == view
+        self._stores = self._stores or (tag is None and arrived)
+        return arrived
+
+    def _check_erased(self, keys: Sequence[str]) -> None:
+        for key, is_there in zip(keys, self.contains(keys), strict=True):
+            if is_there:
+                raise StoreError(
+                    f"{self!r}: cannot erase {key!r}: the server answered with success, but the value is still there, "
+                    f"or was stored anew meanwhile; {_REDIRECTED}",
+                    key=key,
+                )
+
     def _key(self, path: str, prefix: str) -> str | None:
         # Drafts of values are not values.
         return None if path.rpartition("/")[2].startswith(TEMPORARY) else super()._key(path, prefix)
@@ -168,7 +231,7 @@ class HttpStore(RemoteStore):
 
         interrupted = False
         try:
-            self._change(draft, view, partial(self._put, draft, view, "overwrite"))
+            self._overwrite(draft, view)
             try:
                 return self._create(key, view, copy)
             except FailedRequest as failed:
@@ -190,7 +253,7 @@ class HttpStore(RemoteStore):
         finally:
             # What is left of it is not a value.
             if interrupted:
-                io_threads.start(partial(self.erase, draft))
+                io_threads.start(partial(self._erase, [draft]))
             else:
                 with contextlib.suppress(StoreError):
-                    self.erase(draft)
+                    self._erase([draft])

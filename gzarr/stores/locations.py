@@ -3,10 +3,14 @@
 Two stores with equal names have the same values, for caches depend on that. So one place may have several names
 (``localhost`` and ``127.0.0.1``, a bucket and the web server before it): only looking there shows that these are one
 (:mod:`gzarr.stores.aliases`).
+
+A server may send other values to who sends other headers, or asks by way of a proxy. So the name of a store is that of
+its place, and a digest of these. Headers hold secrets, and the digest alone goes into names.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -84,6 +88,27 @@ def location_of(kind: str, arguments: Sequence[Any], keywords: Mapping[str, Any]
         return f"{kind} {_address(bucket)}/{path}".rstrip("/")
     # The same bucket name means another bucket at another endpoint.
     return f"{kind} {_SERVERS[kind](_settings(kind, config), bucket)} {bucket}/{path}".rstrip("/")
+
+
+def client_of(keywords: Mapping[str, Any]) -> str:
+    """Return a text that tells apart clients to which a server may send other values; empty for a usual one.
+
+    Parameters
+    ----------
+    keywords
+        Arguments of a class of obstore.
+    """
+    options = {str(name).lower(): value for name, value in (keywords.get("client_options") or {}).items()}
+    headers = {_bytes(name).lower(): _bytes(value) for name, value in (options.get("default_headers") or {}).items()}
+    proxy = options.get("proxy_url")
+    if not headers and not proxy:
+        return ""
+    parts = (sorted(headers.items()), None if not proxy else _bytes(proxy))
+    return hashlib.blake2b(repr(parts).encode(), digest_size=16).hexdigest()
+
+
+def _bytes(text: Any) -> bytes:
+    return text if isinstance(text, bytes) else str(text).encode(errors="surrogatepass")
 
 
 def _address(url: str) -> str:

@@ -231,9 +231,14 @@ def _is_below(place: bytes, group: bytes) -> bool:
 
 def _are_one(one: Any, other: Any) -> bool:
     """Return whether two stores without a directory are known to have the same values, or caches of them."""
+    from .remote_store import RemoteStore
     from .same_values import have_same_values
 
-    return have_same_values(_innermost(one), _innermost(other))
+    one, other = _innermost(one), _innermost(other)
+    if isinstance(one, RemoteStore) and isinstance(other, RemoteStore) and one.address() is not None:
+        # Whatever headers are sent there.
+        return one.address() == other.address()
+    return have_same_values(one, other)
 
 
 def _are_two(one: Any, other: Any) -> bool:

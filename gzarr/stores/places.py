@@ -31,6 +31,7 @@ from .keys import join_path
 from .locations import location_of
 from .memory import MemoryStore
 from .object_store import GivenStore
+from .remote_store import RemoteStore
 from .zarr_store import ZarrStore, is_zarr_store
 from .zip_files import LocalFile
 from .zip_reader import ZipReader
@@ -161,6 +162,10 @@ def _known(store: Any, path: str, left: int) -> tuple[_Names, object] | None:
         return _names(file.store, join_path(file.key, path), left - 1)
     if isinstance(store, GivenStore):
         return {id(store._given): join_path(store._prefix.rstrip("/"), path)}, None
+    if isinstance(store, RemoteStore):
+        # Whatever headers are sent there: a change by one may be one of what the other reads.
+        address = store.address()
+        return None if address is None else ({"location": join_path(address, path)}, None)
     if isinstance(store, FsspecStore):
         return _in_filesystem(*store.filesystem(), path, left)
     if isinstance(store, ZarrStore):

@@ -32,6 +32,7 @@ from .base import Answer
 from .content_encodings import content_encodings, decoded, encoded, without_length
 from .curl_transfers import Failed, Get, Response
 from .object_errors import Failure, Kind, failure_of_answer
+from .plain_urls import can_be_sent
 from .remote_answers import CONTENT_RANGE, STATUSES, WHOLE, OtherBytesError, few_times, why_not_whole
 
 if TYPE_CHECKING:
@@ -335,7 +336,7 @@ def answer_one(store: Behind, plain: PlainUrls, request: Request, first: FailedR
     store, plain
         Store of the value, and how to send plain requests to it.
     request
-        The request. A value that the caller has already is sent, too.
+        The request. A value that the caller has already is sent, too, if its version is no entity tag.
     first
         A first attempt that has failed; None if there was none.
 
@@ -466,6 +467,8 @@ def _get(url: str, request: Request) -> Get:
         lines += (f"Range: bytes={wanted.offset}-",)
     if isinstance(request.version, str):
         lines += (f"If-Match: {request.version}",)
+    if isinstance(request.unless_version, str) and can_be_sent(request.unless_version):
+        lines += (f"If-None-Match: {request.unless_version}",)
     return Get(url, lines, nbytes, nbytes or request.most_nbytes or 0)
 
 
@@ -485,7 +488,10 @@ def _keeps_connection(response: Response | Failed) -> bool | None:
 
 
 def _parsed(lines: Sequence[bytes]) -> dict[bytes, bytes]:
-    """Return the fields of the last header that matter here, by name in lower case; of equal ones the first."""
+    """Return the fields of the last header that matter here, by name in lower case; of equal ones the first.
+
+    The lines of content encodings are one list (RFC 9110, section 5.3).
+    """
     found: dict[bytes, bytes] = {}
     for line in lines:
         # Most lines are others.
@@ -495,15 +501,19 @@ def _parsed(lines: Sequence[bytes]) -> dict[bytes, bytes]:
                 found.clear()
                 continue
             name, _, value = line.partition(b":")
-            found.setdefault(name.lower(), value.strip())
+            name, value = name.lower(), value.strip()
+            if name == b"content-encoding" and name in found:
+                found[name] += b", " + value
+            else:
+                found.setdefault(name, value)
     return found
 
 
 def _meta(headers: Mapping[bytes, bytes], size: int | None) -> dict[str, Any]:
     """Return what the server says of a value, as obstore does; its size may be None, if it says none."""
     tag = headers.get(b"etag")
-    if tag is not None and not tag.isascii():
-        # It cannot be sent back in a condition.
+    if not tag or not tag.isascii():
+        # It says nothing, or cannot be sent back in a condition.
         tag = None
     meta: dict[str, Any] = {"size": size, "e_tag": None if tag is None else tag.decode("ascii")}
     if b"x-amz-version-id" in headers:

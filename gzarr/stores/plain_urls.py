@@ -112,7 +112,7 @@ class PlainUrls:
         # A range of no bytes cannot be expressed in HTTP. What is wrong is for obstore.
         if (length is not None and (length <= 0 or offset < 0)) or (offset < 0 and not self.from_end):
             return False
-        if request.unless_version is not None or (isinstance(version, str) and not _TAG.fullmatch(version)):
+        if request.unless_version is not None or (isinstance(version, str) and not can_be_sent(version)):
             return False
         return _PLAIN_PATH.fullmatch(path) is not None
 
@@ -154,6 +154,11 @@ class PlainUrls:
             self._possible = False
             raise
         return [url.partition("?")[0] for url in signed] if self._unsigned else signed
+
+
+def can_be_sent(version: str) -> bool:
+    """Return whether a version is an entity tag that a line of a header can hold."""
+    return _TAG.fullmatch(version) is not None
 
 
 def _are_plain(kind: str, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> bool:

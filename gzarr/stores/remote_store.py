@@ -24,7 +24,7 @@ from .buffers import as_view
 from .byte_ranges import check_range, describe_range
 from .content_encodings import without_length
 from .keys import is_key, split_key, split_prefix
-from .locations import location_of
+from .locations import client_of, location_of
 from .object_errors import NO_RANGES, Kind, failure_of, is_unreadable
 from .plain_gets import Gets
 from .plain_urls import PlainUrls
@@ -132,7 +132,7 @@ class RemoteStore(RequestedValues, WholeValues):
         # Whether the bucket is known to exist.
         self._seen = False
         self.made: tuple[int, Any] = (-1, None)
-        self._location: str | None = None
+        self._address: str | None = None
         obstore_module.register(self)
         self._store()
 
@@ -160,8 +160,14 @@ class RemoteStore(RequestedValues, WholeValues):
         return made, self._recipe
 
     def location(self) -> str | None:
-        """Return a text that names the root, the same in all processes, or None if there is none."""
-        return self._location
+        """Return a text that names the root and its values, the same in all processes, or None if there is none."""
+        client = client_of(self._recipe[2])
+        # Before the address, so that keys make names of values whichever the root is.
+        return f"{client} {self._address}" if self._address and client else self._address
+
+    def address(self) -> str | None:
+        """Return a text that names the root, whatever headers are sent there; None if there is none."""
+        return self._address
 
     # -- requests
 
@@ -188,7 +194,7 @@ class RemoteStore(RequestedValues, WholeValues):
                 raise ArgumentError(f"{self!r}: obstore refuses its options: {reason}") from None
             self.made = (obstore_module.generation(), store)
             # Later, the environment may name another place; this store asks where it did when it was made.
-            self._location = location_of(*self._recipe, self._prefix)
+            self._address = location_of(*self._recipe, self._prefix)
         return store
 
     def _store_of_pages(self) -> Any:
@@ -256,7 +262,7 @@ class RemoteStore(RequestedValues, WholeValues):
 
     def _name(self, key: str) -> str:
         """Return a name of the value of a key, the same in all stores of this process that have it."""
-        return f"{self._location or id(self)}/{key}"
+        return f"{self._address or id(self)}/{key}"
 
     def _error(self, what: str, key: str | None, failed: FailedRequest) -> StoreError:
         times = f"{failed.attempts} attempt{'s' * (failed.attempts > 1)}"
@@ -398,6 +404,22 @@ class RemoteStore(RequestedValues, WholeValues):
                     return answer
         raise StoreError(f"{self!r}: {request.key!r} is replaced again and again during the read", key=request.key)
 
+    def _get_nothing(self, request: Request) -> Answer:
+        """Return the answer to a request for all from a byte on, where there is none: the value may end there.
+
+        To HTTP, no bytes are no range. So the byte before them is asked for.
+        """
+        key, wanted = request.key, request.byte_range
+        try:
+            found = self._get(replace(request, byte_range=ByteRange(wanted.offset - 1, 1), most_nbytes=None))
+        except ValueSizeError:
+            found = None
+        if found is not None and found.value is None:
+            return found
+        if found is None or found.size not in (None, wanted.offset):
+            raise ValueSizeError(f"{self!r}: {key!r} has too few bytes for the range {describe_range(wanted)}", key=key)
+        return replace(found, value=b"", size=wanted.offset)
+
     def _answer_of(self, request: Request, failed: FailedRequest) -> Answer:
         """Return the answer that a failure is, or raise as :meth:`_get`. It may take another request."""
         key, wanted, kind = request.key, request.byte_range, failed.failure.kind
@@ -406,6 +428,8 @@ class RemoteStore(RequestedValues, WholeValues):
             self._seen = True
             return Answer(None, request.unless_version, unchanged=True)
         if kind is Kind.RANGE:
+            if wanted.length is None and wanted.offset > 0:
+                return self._get_nothing(request)
             raise ValueSizeError(
                 f"{self!r}: {key!r} has too few bytes for the range {describe_range(wanted)}", key=key
             ) from None
@@ -449,7 +473,7 @@ class RemoteStore(RequestedValues, WholeValues):
         if nbytes != stop - start:
             raise OtherBytesError(f"the server sent {nbytes} bytes instead of {stop - start}")
         traffic.count(bytes_read=nbytes)
-        return Answer(value, version, size=size, token=(meta.get("e_tag"), meta.get("version")))
+        return Answer(value, version, size=size, token=(meta.get("e_tag") or None, meta.get("version")))
 
     def _too_short(self, key: str, size: int, wanted: ByteRange) -> ValueSizeError:
         return ValueSizeError(
@@ -614,7 +638,7 @@ class RemoteStore(RequestedValues, WholeValues):
         split_key(key)
         view = as_view(value, key)
         try:
-            self._change(key, view, partial(self._put, key, view, "overwrite"))
+            self._overwrite(key, view)
         except FailedRequest as failed:
             raise self._error("write", key, failed) from None
         self._seen = True
@@ -623,14 +647,20 @@ class RemoteStore(RequestedValues, WholeValues):
         """Store the concatenation of some buffers under ``key``, like :meth:`set`."""
         self.set(key, parts[0] if len(parts) == 1 else b"".join(as_view(part, key) for part in parts))
 
-    def _change(self, key: str, view: memoryview, request: Callable[[Any, Any], None]) -> None:
-        """Send a request that stores a value; raise :class:`FailedRequest` if it fails for good."""
-        io_threads.call(lambda: self._send(request, upload=view.nbytes, changes=(key,)))
+    def _overwrite(self, key: str, view: memoryview) -> str | None:
+        """Store a value; return as :meth:`_put`; raise :class:`FailedRequest` if it fails for good."""
+        return self._change(key, view, partial(self._put, key, view, "overwrite"))
 
-    def _put(self, key: str, view: memoryview, mode: str | dict[str, Any], module: Any, store: Any) -> None:
+    def _change(self, key: str, view: memoryview, request: Callable[[Any, Any], T]) -> T:
+        """Send a request that stores a value; raise :class:`FailedRequest` if it fails for good."""
+        return io_threads.call(lambda: self._send(request, upload=view.nbytes, changes=(key,)))
+
+    def _put(self, key: str, view: memoryview, mode: str | dict[str, Any], module: Any, store: Any) -> str | None:
+        """Store a value; return the entity tag in the answer, or None if there was none and the value has its size."""
         large = view.nbytes > MULTIPART_BYTES and mode == "overwrite" and self._takes_parts
         stored = module.put(store, self._path(key), view, mode=mode, use_multipart=large, chunk_size=PART_BYTES)
-        if not (isinstance(stored, dict) and stored.get("e_tag")):
+        tag = stored.get("e_tag") if isinstance(stored, dict) else None
+        if not tag:
             # The server may have taken the value for later ("202 Accepted"), or not at all.
             try:
                 nbytes = module.head(store, self._path(key))["size"]
@@ -643,8 +673,9 @@ class RemoteStore(RequestedValues, WholeValues):
                 there = "there is no value" if nbytes is None else f"the value has {nbytes} bytes"
                 raise ShortAnswerError(f"the server took {view.nbytes} bytes, but afterwards {there}")
         traffic.count(bytes_written=view.nbytes)
+        return tag or None
 
-    def _create(self, key: str, view: memoryview, request: Callable[[Any, Any], None]) -> bool:
+    def _create(self, key: str, view: memoryview, request: Callable[[Any, Any], object]) -> bool:
         """Send a request that stores a value unless the key exists; return whether it was stored.
 
         Raises
@@ -669,6 +700,10 @@ class RemoteStore(RequestedValues, WholeValues):
             for key in some:
                 split_key(key)
             self._erase(some)
+            self._check_erased(some)
+
+    def _check_erased(self, keys: Sequence[str]) -> None:
+        """Raise an error if there still are values that the server says it has erased, where its word is not enough."""
 
     def _erase(self, keys: Sequence[str]) -> None:
         # S3 takes many in a request. Elsewhere, one absent key would end a request for many.
@@ -698,8 +733,9 @@ class RemoteStore(RequestedValues, WholeValues):
 
 def _version(meta: Mapping[str, Any]) -> Hashable | None:
     """Return the version of an object: a strong entity tag, or else what else the server says of it."""
-    tag = meta.get("e_tag")
-    if tag and not tag.startswith("W/"):
+    # Some servers send an empty one, which says nothing.
+    tag = meta.get("e_tag") or None
+    if tag is not None and not tag.startswith("W/"):
         return str(tag)
     modified = meta.get("last_modified")
     # Servers that do not say when a value was modified are given the beginning of time by obstore.
