@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -438,8 +439,11 @@ def _raw_bytes(value: Any, dtype: np.dtype[Any], node: str) -> Any:
     NumPy would truncate longer bytes to the dtype's length, and take the memory of its own scalars and arrays.
     """
     if isinstance(value, list | tuple):
-        if set(map(type, value)) == {bytes} and max(map(len, value)) <= dtype.itemsize:
-            # As most are: nothing to do for each.
+        # As most are: nothing to do for each.
+        kinds = set(map(type, value))
+        if kinds == {bytes} and max(map(len, value)) <= dtype.itemsize:
+            return value
+        if kinds == {np.void} and set(map(attrgetter("dtype"), value)) == {dtype}:
             return value
         return [_raw_bytes(item, dtype, node) for item in value]
     if isinstance(value, np.void) and value.dtype.names is None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
     from typing import TypeGuard
 
     import numpy.typing as npt
+
+#: Lists are looked at to this depth, the most dimensions of NumPy; they may contain themselves.
+_MOST_LEVELS: Final = 64
 
 
 def is_masked_array(value: object) -> TypeGuard[np.ma.MaskedArray[Any, Any]]:
@@ -36,24 +40,41 @@ def has_masked(value: object) -> bool:
     return _masked_part(value) is not None
 
 
-def _masked_part(value: Any, depth: int = 64) -> Any:
-    """Return what in a value has a masked element, or None.
+def way_to_unmask(value: object) -> str | None:
+    """Return the call that replaces what :func:`has_masked` finds; None if it finds nothing."""
+    found = _masked_part(value)
+    if found is None:
+        return None
+    return way_to_fill(found) or f"value.filled({False if found.dtype == bool else '...'})"
 
-    Lists are looked at to ``depth``, the most dimensions of NumPy; they may contain themselves.
-    """
-    if isinstance(value, list | tuple):
-        # Of the many elements of a list, few types are looked at.
-        if depth == 0 or not any(map(_may_be_masked, set(map(type, value)))):
+
+def _masked_part(value: Any) -> Any:
+    """Return what in a value has a masked element, or None."""
+    if not isinstance(value, list | tuple):
+        return value if _is_masked(value) else None
+    lists: list[Any] = [value]
+    for _ in range(_MOST_LEVELS):
+        # Of the many elements of all lists of a level, few types are looked at.
+        kinds = set(map(type, chain.from_iterable(lists)))
+        if not any(map(_may_be_masked, kinds)):
             return None
-        return next((found for one in value if (found := _masked_part(one, depth - 1)) is not None), None)
+        # Each list once, or those that contain themselves would become ever more.
+        lists = list(chain.from_iterable(dict(zip(map(id, lists), lists, strict=True)).values()))
+        if not all(issubclass(kind, list | tuple) for kind in kinds):
+            found = next((one for one in lists if not isinstance(one, list | tuple) and _is_masked(one)), None)
+            if found is not None:
+                return found
+            lists = [one for one in lists if isinstance(one, list | tuple)]
+    return None
+
+
+def _is_masked(value: Any) -> bool:
+    """Return whether a value that is no list has a masked element."""
     if is_masked_array(value):
         mask: Any = np.ma.getmask(value)
         # Masks of records are records themselves.
-        masked = mask is not np.ma.nomask and (mask.any() if mask.dtype == bool else b"\1" in mask.tobytes())
-        return value if masked else None
-    if isinstance(value, np.ndarray) or not _may_be_masked(type(value)):
-        return None
-    return value if has_nulls(value) else None
+        return mask is not np.ma.nomask and bool(mask.any() if mask.dtype == bool else b"\1" in mask.tobytes())
+    return not isinstance(value, np.ndarray) and _may_be_masked(type(value)) and has_nulls(value)
 
 
 def _may_be_masked(kind: type) -> bool:

@@ -63,9 +63,13 @@ class Masking:
         scale, offset = (_scalar(attributes.get(name)) for name in ("scale_factor", "add_offset"))
         values = tuple({value for found in fills.values() for value in found})
         numbers = None
-        if decoded.dtype.kind == "b" and (scale is not None or offset is not None):
-            # The attribute ``dtype`` makes booleans of what has been scaled.
-            numbers = CFScaleOffsetCoder().decode(stored).dtype
+        if decoded.dtype.kind == "b":
+            # The attribute ``dtype`` makes booleans of what has been masked and scaled.
+            if scale is not None or offset is not None:
+                numbers = CFScaleOffsetCoder().decode(stored).dtype
+            else:
+                # NaN is true, as are all numbers but 0.
+                values = tuple(value for value in values if value == 0)
         return cls(decoded.dtype, integers, values, scale, offset, numbers)
 
     def apply(self, elements: Any) -> Any:

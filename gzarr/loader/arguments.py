@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from ..arrays.elements import in_numpy
 from ..documents.json import quote
-from ..dtypes.masks import has_masked
+from ..dtypes.masks import way_to_unmask
 from ..errors import ArgumentError, SelectionError
 
 if TYPE_CHECKING:
@@ -143,10 +143,9 @@ def as_array(name: str, value: Any, *, unmasked: bool = False) -> np.ndarray[Any
         If it is no array, or if an element is masked or null.
     """
     with fitting(f"{name}=", "give arrays of a part, such as array.view[:10**9]"):
-        if not unmasked and has_masked(value):
-            raise ArgumentError(
-                f"{name}= has elements that are masked or null: say what they are, for a mask by {name}.filled(False)"
-            )
+        way = None if unmasked else way_to_unmask(value)
+        if way is not None:
+            raise ArgumentError(f"{name}= has elements that are masked or null: choose what they become with {way}")
         try:
             return in_numpy(value)
         except (TypeError, ValueError, OverflowError) as error:

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..arrays.elements import in_numpy
 from ..documents.json import quote
-from ..dtypes.masks import has_masked
+from ..dtypes.masks import way_to_unmask
 from ..errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -26,8 +26,9 @@ def as_floats(values: Any) -> npt.NDArray[np.float64]:
     TypeError, ValueError, OverflowError
         If they are something else.
     """
-    if has_masked(values):
-        raise TypeError("some are masked or null; give values.filled(...), or the like")
+    way = way_to_unmask(values)
+    if way is not None:
+        raise TypeError(f"some are masked or null; choose what they become with {way}")
     found = in_numpy(values)
     if found.dtype.kind in "mMcSU":
         raise TypeError(f"elements of {found.dtype} are none")

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import pickle
-from typing import Any
+from types import NoneType
+from typing import Any, Final
 
 import numpy as np
 
 from ..arrays.host_copies import host_copy
 from ..reasons import pass_on
+
+#: Types whose objects are the same if they are equal.
+_PLAIN: Final = {str, bytes, int, float, bool, NoneType}
 
 
 def identical(a: Any, b: Any) -> bool:
@@ -20,11 +24,19 @@ def identical(a: Any, b: Any) -> bool:
     if one.dtype.fields is not None:
         return all(identical(one[name], other[name]) for name in one.dtype.names)
     if one.dtype.hasobject:
-        return all(map(_same_objects, one.ravel().tolist(), other.ravel().tolist()))
+        return _all_same(one.ravel().tolist(), other.ravel().tolist())
     if not one.size or not one.dtype.itemsize:
         return True
     one, other = (np.ascontiguousarray(array).reshape(-1).view(np.uint8) for array in (one, other))
     return np.array_equal(one, other)
+
+
+def _all_same(a: list[Any], b: list[Any]) -> bool:
+    kinds = list(map(type, a))
+    # As most are: no call for each. What is not equal may be NaN.
+    if _PLAIN.issuperset(kinds) and kinds == list(map(type, b)) and a == b:
+        return True
+    return all(map(_same_objects, a, b))
 
 
 def _same_objects(a: Any, b: Any) -> bool:

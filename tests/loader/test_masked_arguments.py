@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -61,6 +62,26 @@ CASES: dict[str, Callable[[], Any]] = {
 def test_masked_elements(case: str) -> None:
     with pytest.raises(gzarr.ArgumentError, match="masked"):
         CASES[case]()
+
+
+def of_pandas(items: list[Any], dtype: str) -> Any:
+    return pytest.importorskip("pandas").Series(items, dtype=dtype)
+
+
+WAYS: dict[str, tuple[Callable[[], Any], str]] = {
+    "mask": (lambda: rows(where=TRUE), "value.filled(False)"),
+    "integers": (lambda: rows(where=np.ma.array([0, 1], mask=[False, True])), "value.filled(...)"),
+    "nulls": (lambda: rows(where=of_pandas([True] * 5 + [None], "boolean")), "value.fillna(...)"),
+    "weights": (lambda: rows(weights=SOME), "value.filled(...)"),
+    "weights that are null": (lambda: rows(weights=of_pandas([1.0] * 5 + [None], "Float64")), "value.fillna(...)"),
+}
+
+
+@pytest.mark.parametrize("case", WAYS)
+def test_the_way_out_is_told(case: str) -> None:
+    make, way = WAYS[case]
+    with pytest.raises(gzarr.ArgumentError, match=f"masked or null.* with {re.escape(way)}$"):
+        make()
 
 
 def test_nothing_is_masked() -> None:
