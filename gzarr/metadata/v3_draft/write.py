@@ -118,8 +118,9 @@ def _array_document(metadata: ArrayMetadata, layout: Layout) -> dict[str, Any]:
     attributes = metadata.attributes
     if layout.root:
         compressor = filters.pop() if filters and filters[-1]["id"] in _CODECS else None
-        # Those of the caller have no codecs in them, and must not give way to codecs.
-        if "filters" in attributes and (filters or filters_in(attributes)):
+        # Those of the caller have no other codecs in them, and must not give way to codecs.
+        named = [value for _, value in filters_in(attributes)]
+        if "filters" in attributes and (filters or named) and named != filters:
             raise _filters_refused(attributes, "give that attribute another name")
         if filters:
             attributes = {**attributes, "filters": filters}
