@@ -17,7 +17,8 @@ from ..integers import as_integer
 from ..metadata.formats import FORMATS
 from ..metadata.model import ArrayMetadata, GroupMetadata
 from ..nodes.change import delete_node, writable
-from ..nodes.create import advising, move_node
+from ..nodes.location import advising
+from ..nodes.moving import move_node
 from ..nodes.reader import NodeReader, suggest
 from ..stores.base import is_listable
 from ..stores.keys import join_path, normalize_path

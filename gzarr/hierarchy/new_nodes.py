@@ -25,16 +25,14 @@ from ..nodes.change import documents_first, erase_node, hold_documents, reader_o
 from ..nodes.create import (
     abandon_array,
     begin_array,
-    check_free,
-    check_name,
     discarding,
     finish_array,
-    inspect_location,
     put_in_place,
     stage_at,
     write_new_array,
     write_new_group,
 )
+from ..nodes.location import check_free, check_name, inspect_location
 from ..stores.locks import claim, hold_node
 from .array_spec import check_names, data_type, new_metadata
 from .auto_chunks import mean_nbytes
@@ -44,7 +42,7 @@ if TYPE_CHECKING:
 
     from ..engines.access.access import Missing, Verify
     from ..metadata.model import ArrayMetadata, ZarrFormat
-    from ..nodes.create import Location
+    from ..nodes.location import Location
     from ..stores.base import Stage, Store
     from .keywords import ArrayArguments, NewArrayArguments
 

@@ -14,7 +14,7 @@ from ..flags import check_flags, flag, optional_flag
 from ..metadata.formats import DEFAULT_FORMAT, FORMATS, check_zarr_format, looked_for
 from ..metadata.model import ArrayMetadata, GroupMetadata, ZarrFormat
 from ..nodes.change import writable
-from ..nodes.create import advising
+from ..nodes.location import advising
 from ..nodes.reader import NodeReader, suggest
 from ..stores.base import flushing, is_listable
 from ..stores.keys import join_path, normalize_path

@@ -13,6 +13,7 @@ from ..arrays.elements import in_numpy
 from ..documents.json import quote
 from ..dtypes.masks import way_to_unmask
 from ..errors import ArgumentError, SelectionError
+from ..reasons import pass_on
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -122,8 +123,9 @@ def own_numbers(value: Any) -> Any:
         return {name: own_numbers(each) for name, each in value.items()}
     try:
         return deepcopy(value)
-    except Exception:
-        # A view of a dict, for instance.
+    # A view of a dict, for instance, raises TypeError; objects of other libraries may raise anything.
+    except Exception as error:
+        pass_on(error)
         return value
 
 

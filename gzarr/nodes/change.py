@@ -1,6 +1,6 @@
 """Changes to existing nodes: writing their documents, and erasing nodes.
 
-Rules for all changes, including creating and moving nodes (:mod:`gzarr.nodes.create`):
+Rules for all changes, including creating and moving nodes (:mod:`gzarr.nodes.create`, :mod:`gzarr.nodes.moving`):
 
 - Everything is checked before anything is written.
 - A node appears with its last document and disappears with its first: readers see all of it or nothing. (Stores

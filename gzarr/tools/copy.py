@@ -37,7 +37,7 @@ from ..metadata.formats import FORMATS, format_of_copies
 from ..metadata.model import ArrayMetadata, GroupMetadata
 from ..metadata.to_documents import SourceAttributes
 from ..nodes.change import writable
-from ..nodes.create import check_name, inspect_location
+from ..nodes.location import check_name, inspect_location
 from ..nodes.reader import NodeReader
 from ..stores.base import is_listable
 from ..stores.keys import join_path, normalize_path

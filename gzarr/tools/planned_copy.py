@@ -20,7 +20,8 @@ from ..metadata.formats import FORMATS
 from ..metadata.model import ArrayMetadata, GroupMetadata
 from ..metadata.to_documents import dump
 from ..nodes.change import delete_node, hold_documents, reader_of
-from ..nodes.create import erase_strays, inspect_below, inspect_location, stray_chunks, write_new_group
+from ..nodes.create import erase_strays, stray_chunks, write_new_group
+from ..nodes.location import inspect_below, inspect_location
 from ..progress import watch
 from ..stores.base import flushing, is_listable
 from ..stores.keys import join_path
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
     from ..metadata.model import NodeMetadata, ZarrFormat
-    from ..nodes.create import Location
+    from ..nodes.location import Location
     from ..nodes.reader import NodeReader
     from ..stores.base import ReadableStore, Store
     from ..stores.resolve import StoreLike

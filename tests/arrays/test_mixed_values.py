@@ -158,6 +158,15 @@ def _writes(dtype: str) -> dict[str, Any]:
     }
 
 
+def refused(dtype: str, way: str, value: Any) -> None:
+    """Check that a value is refused, with nothing written."""
+    array = made(dtype)
+    with pytest.raises(gzarr.ArgumentError, match="not elements of"):
+        _writes(dtype)[way](array, value)
+    assert array.shape == (2,)
+    assert not array.nchunks_initialized
+
+
 @pytest.mark.parametrize("way", _writes("M8[s]"))
 def test_moments_are_no_durations(way: str) -> None:
     pandas = pytest.importorskip("pandas")
@@ -165,11 +174,7 @@ def test_moments_are_no_durations(way: str) -> None:
     durations = [np.timedelta64(5, "s"), np.timedelta64("NaT"), pandas.Timedelta("5s"), timedelta(seconds=5)]
     for dtype, wrong in (("m8[s]", moments), ("M8[s]", durations)):
         for value in wrong:
-            array = made(dtype)
-            with pytest.raises(gzarr.ArgumentError, match="not elements of"):
-                _writes(dtype)[way](array, value)
-            assert array.shape == (2,)
-            assert not array.nchunks_initialized
+            refused(dtype, way, value)
 
 
 def test_moments_and_durations_in_one_list() -> None:
@@ -235,11 +240,7 @@ def test_numbers_that_are_no_times_are_refused_in_lists_too(way: str, dtype: str
         *(np.complex64(1 + 2j), np.uint64(2**63), np.array(1.7), np.array(2**64 - 1, "u8")),
     ]
     for number in numbers:
-        array = made(dtype)
-        with pytest.raises(gzarr.ArgumentError, match="not elements of"):
-            _writes(dtype)[way](array, number)
-        assert array.shape == (2,)
-        assert not array.nchunks_initialized
+        refused(dtype, way, number)
 
 
 def test_numbers_of_numpy_beside_times() -> None:

@@ -1,6 +1,8 @@
-"""Zstandard by numcodecs' Python functions, where its library exports no symbols: the same as with them."""
+"""Zstandard by numcodecs' Python functions, where its library exports no symbols, gives what these give."""
 
 from __future__ import annotations
+
+import sys
 
 import numpy as np
 import pytest
@@ -35,10 +37,10 @@ def _outcome(data: bytes, capacity: int) -> bytes | str | None:
     return None if output is None else output.tobytes()
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="numcodecs exports no symbols there")
 @pytest.mark.parametrize("name", FRAMES)
 def test_frames(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    if native.zstd() is None:
-        pytest.skip("numcodecs exports no symbols here")
+    assert native.zstd() is not None
     data = FRAMES[name]
     capacities = (1, 9, 10, 11, 299, 300, 301, 70_000, 70_300, 70_301, 99_999, 100_000, 100_300, 200_000)
     stated = native.zstd_frame_content_size(flat(data))

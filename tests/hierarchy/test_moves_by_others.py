@@ -15,7 +15,7 @@ import pytest
 
 import gzarr
 from gzarr.errors import ArgumentError, NodeNotFoundError, StoreError
-from gzarr.nodes import create
+from gzarr.nodes import moving
 from gzarr.stores import LocalStore, MemoryStore, local
 
 if TYPE_CHECKING:
@@ -46,14 +46,14 @@ def new_group(store: Any, zarr_format: Any = 3) -> gzarr.Group:
 
 def run_between(monkeypatch: pytest.MonkeyPatch, work: Callable[[], object]) -> None:
     """Run ``work`` once after both places were looked at, and before anything is moved."""
-    original, left = create._write_parents, [work]
+    original, left = moving.write_parents, [work]
 
     def write_parents(*arguments: Any, **named: Any) -> Any:
         if left:
             left.pop()()
         return original(*arguments, **named)
 
-    monkeypatch.setattr(create, "_write_parents", write_parents)
+    monkeypatch.setattr(moving, "write_parents", write_parents)
 
 
 def rename(group: gzarr.Group) -> None:
@@ -88,7 +88,7 @@ def test_a_place_that_another_process_has_taken(
 
 def test_a_place_that_is_taken_while_it_is_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody is told to erase what others have just made."""
-    group, original, left = new_group(tmp_path), create.inspect_location, [rename]
+    group, original, left = new_group(tmp_path), moving.inspect_location, [rename]
 
     def inspect(*arguments: Any) -> Any:
         found = original(*arguments)
@@ -96,7 +96,7 @@ def test_a_place_that_is_taken_while_it_is_looked_at(tmp_path: Path, monkeypatch
             left.pop()(group)
         return found
 
-    monkeypatch.setattr(create, "inspect_location", inspect)
+    monkeypatch.setattr(moving, "inspect_location", inspect)
     with pytest.raises(ArgumentError, match=r"there is an array at '/z' in .* already"):
         group.move("a", "z")
     assert group["z"][...].tolist() == TWO.tolist()

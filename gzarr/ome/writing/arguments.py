@@ -17,7 +17,7 @@ from ...documents.json import quote
 from ...errors import ArgumentError
 from ...items import has_items
 from ...metadata.to_documents import plain
-from ...nodes.create import advising
+from ...nodes.location import advising
 from ...real_numbers import real
 from ..coloring import apart, on_host
 from ..metadata.documents import WRITTEN, to_attributes
