@@ -60,16 +60,16 @@ def _importing() -> set[int]:
     # Python tells nowhere else who imports. Without these names, a fork is as it is without gzarr.
     locks = getattr(getattr(importlib, "_bootstrap", None), "_module_locks", {})
     known = [getattr(reference(), "owner", None) for reference in list(locks.values())]
-    owners = {owner for owner in known if isinstance(owner, int)}
     # A thread that forks during an import may be what others wait for.
-    if not owners or threading.get_ident() in owners:
+    if threading.get_ident() in known:
         return set()
-    frames = sys._current_frames()
-    return {owner for owner in owners if _is_for_gzarr(frames.get(owner))}
+    # Also those that hold no lock now: a thread that looks for a module has the lock of all imports. The fork waits for
+    # that, and the thread may begin to import the module meanwhile.
+    return {thread for thread, frame in sys._current_frames().items() if _is_for_gzarr(frame)}
 
 
 def _is_for_gzarr(frame: FrameType | None) -> bool:
-    """Return whether a thread is in an import that code of gzarr has asked for, from the innermost frame outwards."""
+    """Return whether a thread imports or looks for a module for gzarr, given its innermost frame."""
     is_import = False
     while frame is not None:
         name = str(frame.f_globals.get("__name__"))

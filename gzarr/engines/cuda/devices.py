@@ -150,8 +150,12 @@ def _cupy_error(error: Exception) -> DeviceError:
 
 
 def _has(module: str) -> bool:
+    names = module.split(".")
+    # To look for a module imports its package. Each call would begin to import one that is not there, and a child that
+    # is forked meanwhile would wait for that import for ever.
+    packages = (".".join(names[:count]) for count in range(1, len(names) + 1))
     try:
-        return importlib.util.find_spec(module) is not None
+        return all(importlib.util.find_spec(name) is not None for name in packages)
     except ModuleNotFoundError:
         return False
 
