@@ -14,8 +14,9 @@ import stat
 import time
 from typing import TYPE_CHECKING, Final, NoReturn
 
-from .atomic_files import DIRECTORY, is_reserved, make_directories, make_directory_in
 from .descriptors import close_all, open_into
+from .directories import DIRECTORY, make_directories, make_directory_in
+from .temporary_names import is_reserved
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import StoreError
 from . import io_threads, late_changes, plain_gets
-from .atomic_files import TEMPORARY
 from .attempts import FailedRequest
 from .buffers import as_view
 from .connections import to_server
@@ -23,6 +22,7 @@ from .content_encodings import content_encodings, encoded, unreadable, without_l
 from .keys import split_key, split_prefix
 from .object_errors import Kind, is_unreadable
 from .remote_store import LACKS_LENGTH, RemoteStore
+from .temporary_names import TEMPORARY
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -12,7 +12,7 @@ from typing import Final
 from urllib.parse import unquote
 
 from ..errors import ArgumentError
-from .atomic_files import is_reserved
+from .temporary_names import is_reserved
 
 #: Most names in the path of a node. Some operations look at every group above a node, for each node.
 MAX_DEPTH: Final = 256

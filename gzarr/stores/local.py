@@ -20,22 +20,17 @@ from typing import TYPE_CHECKING, NoReturn
 from ..errors import ArgumentError, ReadOnlyError, StoreError, ValueSizeError, with_errno
 from ..flags import check_flags
 from ..reasons import pass_on
-from .atomic_files import (
-    LOCKS,
-    TEMPORARY,
-    FolderWriter,
-    erase_directory,
-    is_reserved,
-    replace_file,
-    sync_directory,
-)
+from .atomic_files import FolderWriter, replace_file
 from .buffers import as_view
 from .byte_ranges import check_range, resolve_range, splice
+from .directories import sync_directory
 from .erasing_checks import can_be_moved, check_erasable, check_removable
 from .file_locks import DOCUMENTS, STRIPES, FileLock, release_all, stripe
 from .file_tree import CAN_REFUSE_LINKS, FileTree, dangling_link, identity, is_directory, is_link
 from .local_paths import absolute_path, names_of_key, names_of_prefix
+from .removal import erase_directory
 from .staging import FolderStage, can_be_staged
+from .temporary_names import LOCKS, TEMPORARY, is_reserved
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Iterator, Sequence

@@ -25,11 +25,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import ArgumentError, StoreError
 from ..guarded import RLock
-from .atomic_files import claim_name, make_directories, remove_empty
 from .base import DirectoryStore, LocalFiles, LockingStore, WritableStore
 from .claims import hold_claim
 from .descriptors import close_all
+from .directories import make_directories, remove_empty
 from .local_paths import file_name
+from .temporary_names import claim_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

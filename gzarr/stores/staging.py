@@ -2,7 +2,7 @@
 
 So what was there stays until then, also if the writer fails or is killed, and of several writers that make something
 new, one succeeds. What a killed writer leaves has the name of a temporary file, which no reader sees, and which the
-next writer beside it removes (:mod:`gzarr.stores.atomic_files`). Another machine does that after a day without writes,
+next writer beside it removes (:mod:`gzarr.stores.leftovers`). Another machine does that after a day without writes,
 also if the writer is alive. Writing then makes the folders anew, so a mark tells whether the directory is still the
 first one.
 """
@@ -21,16 +21,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import StoreError, with_errno
-from .atomic_files import (
-    clean_once,
-    give_access,
-    make_directories,
-    remove_empty,
-    remove_later,
-    remove_tree,
-    sync_directory,
-    temporary_name,
-)
+from .atomic_files import give_access
+from .directories import make_directories, remove_empty, sync_directory
+from .leftovers import clean_once
+from .removal import remove_later, remove_tree
+from .temporary_names import temporary_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,17 +13,13 @@ from ..errors import StoreError, with_errno
 from ..guarded import RLock
 from . import ozx
 from . import zip_format as z
-from .atomic_files import (
-    clean_once,
-    flush_if_possible,
-    give_access,
-    make_directories,
-    sync_directory,
-    temporary_name,
-)
+from .atomic_files import give_access
 from .descriptors import close_all, open_into
+from .directories import flush_if_possible, make_directories, sync_directory
 from .file_tree import identity
+from .leftovers import clean_once
 from .local_paths import status_at
+from .temporary_names import temporary_name
 from .zip_files import LocalFile, opened
 from .zip_format import CentralDirectory
 

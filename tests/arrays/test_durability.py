@@ -24,8 +24,8 @@ import zarr
 
 import gzarr
 from gzarr.errors import ChunkWriteError, StoreError
-from gzarr.stores import LocalStore, atomic_files
-from gzarr.stores.atomic_files import temporary_name, temporary_prefix
+from gzarr.stores import LocalStore, removal
+from gzarr.stores.temporary_names import temporary_name, temporary_prefix
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -241,7 +241,7 @@ def test_leftovers_of_an_erased_node(store):
     store.set("a/c/0", b"x")
 
     def erase() -> None:
-        atomic_files.remove_below = lambda *args, **kwargs: os.kill(os.getpid(), signal.SIGKILL)
+        removal.remove_below = lambda *args, **kwargs: os.kill(os.getpid(), signal.SIGKILL)
         store.erase_prefix("a/")
 
     assert os.waitpid(forked(erase), 0)[1] == signal.SIGKILL

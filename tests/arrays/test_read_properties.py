@@ -15,8 +15,8 @@ from support.zarr_arrays import LITTLE, blosc3, codec, same, shard, v3, write
 from zarr.storage import LocalStore, MemoryStore
 from zarr.testing.strategies import arrays, basic_indices, numpy_arrays, orthogonal_indices
 
-from gzarr.stores.atomic_files import is_reserved
 from gzarr.stores.keys import name_fault
+from gzarr.stores.temporary_names import is_reserved
 
 if TYPE_CHECKING:
     import zarr

@@ -16,8 +16,8 @@ from support.interrupts import interrupted
 
 import gzarr
 from gzarr.stores import file_locks, staging
-from gzarr.stores.atomic_files import remove_tree
 from gzarr.stores.claims import hold_claim
+from gzarr.stores.removal import remove_tree
 
 if TYPE_CHECKING:
     from collections.abc import Callable

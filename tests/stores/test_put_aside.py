@@ -15,9 +15,10 @@ from support.interrupts import interrupted
 
 import gzarr
 from gzarr.errors import StoreError
-from gzarr.stores import LocalStore, atomic_files
-from gzarr.stores.atomic_files import TEMPORARY, remove_tree, temporary_name
+from gzarr.stores import LocalStore, removal
 from gzarr.stores.erasing_checks import check_erasable, check_removable
+from gzarr.stores.removal import remove_tree
+from gzarr.stores.temporary_names import TEMPORARY, temporary_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -116,7 +117,7 @@ for zarr_format in (2, 3):
 """
 # What an earlier version, or a killed process, has left.
 LEFT = """
-from gzarr.stores.atomic_files import temporary_prefix
+from gzarr.stores.temporary_names import temporary_prefix
 left = f"{root}/.gzarr-temporary-0123456789ab-1-1-0/a/b"
 os.makedirs(f"{root}/elsewhere")
 os.makedirs(left)
@@ -160,7 +161,7 @@ def hidden(root: Path) -> list[str]:
 def once(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> Callable[[], bool]:
     """Make ``remove_below`` erase one file and raise, once; return a function that returns whether it has done so."""
     left = [error]
-    remove_below = atomic_files.remove_below
+    remove_below = removal.remove_below
 
     def removed(path: Any, *arguments: Any, **named: Any) -> None:
         if not left:
@@ -169,7 +170,7 @@ def once(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> Callable[[], 
         next(file for file in Path(path).rglob("*") if file.is_file()).unlink()
         raise left.pop()
 
-    monkeypatch.setattr(atomic_files, "remove_below", removed)
+    monkeypatch.setattr(removal, "remove_below", removed)
     return lambda: not left
 
 

@@ -17,9 +17,9 @@ import gzarr
 from gzarr.engines import kernels
 from gzarr.engines.cpu.write_job import Job
 from gzarr.errors import ChunkWriteError, StoreError
-from gzarr.stores import atomic_files
-from gzarr.stores.atomic_files import TEMPORARY
+from gzarr.stores import removal
 from gzarr.stores.staging import FolderStage
+from gzarr.stores.temporary_names import TEMPORARY
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -193,7 +193,7 @@ def test_what_is_left_of_an_old_array_is_named_once(tmp_path: Path, monkeypatch:
 
     gzarr.create_array(tmp_path / "x", data=DATA)
     with monkeypatch.context() as patched:
-        patched.setattr(atomic_files, "remove_below", busy)
+        patched.setattr(removal, "remove_below", busy)
         with pytest.raises(StoreError, match="is in place, but the old one cannot be erased") as info:
             gzarr.create_array(tmp_path / "x", data=DATA + 1, overwrite=True)
     assert not hasattr(info.value, "__notes__")
@@ -211,7 +211,7 @@ def test_what_was_made_of_an_array_and_cannot_be_removed_is_named(
 
     with monkeypatch.context() as patched:
         patched.setattr(FolderStage, "put_in_place", refuse)
-        patched.setattr(atomic_files, "remove_below", busy)
+        patched.setattr(removal, "remove_below", busy)
         with pytest.raises(StoreError, match="there is no room") as info:
             gzarr.create_array(tmp_path / "x", data=DATA)
     (left,) = (entry for entry in tmp_path.iterdir() if entry.name.startswith(TEMPORARY))

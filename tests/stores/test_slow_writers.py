@@ -14,8 +14,8 @@ import pytest
 import gzarr
 from gzarr.errors import StoreError
 from gzarr.hierarchy import new_nodes
-from gzarr.stores import LocalStore, atomic_files
-from gzarr.stores.atomic_files import TEMPORARY
+from gzarr.stores import LocalStore, leftovers, removal, temporary_names
+from gzarr.stores.temporary_names import TEMPORARY
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,8 +26,8 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="directories are
 @pytest.fixture
 def elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     """Take all other writers for those of other machines."""
-    monkeypatch.setattr(atomic_files, "_writer", (os.getpid(), f"{TEMPORARY}{'0' * 12}-1-1-"))
-    monkeypatch.setattr(atomic_files, "_scanned", set())
+    monkeypatch.setattr(temporary_names, "_writer", (os.getpid(), f"{TEMPORARY}{'0' * 12}-1-1-"))
+    monkeypatch.setattr(leftovers, "_scanned", set())
 
 
 def age(root: Path, hours: float) -> None:
@@ -83,13 +83,13 @@ def test_a_leftover_is_gone_in_one_step(tmp_path: Path, elsewhere: None, monkeyp
     stage = tmp_path / f"{TEMPORARY}{'f' * 12}-1-1-0"
     (stage / "c").mkdir(parents=True)
     age(stage, 25)
-    real, seen = atomic_files.remove_below, []
+    real, seen = removal.remove_below, []
 
     def remove_below(*arguments: object, **named: object) -> None:
         seen.append(stage.exists())
         real(*arguments, **named)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(atomic_files, "remove_below", remove_below)
+    monkeypatch.setattr(removal, "remove_below", remove_below)
     LocalStore(tmp_path).set("key", b"")
     assert seen == [False]
     assert [path.name for path in tmp_path.iterdir()] == ["key"]

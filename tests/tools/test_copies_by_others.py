@@ -16,7 +16,7 @@ from support.forks import in_child
 import gzarr
 from gzarr import progress
 from gzarr.errors import ArgumentError
-from gzarr.stores import LocalStore, atomic_files, locks
+from gzarr.stores import LocalStore, directories, leftovers, locks, temporary_names
 from gzarr.stores import claims as claim_files
 from gzarr.stores.locks import claim
 from gzarr.tools.copy import prepare_copy
@@ -42,7 +42,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def claims(root: Path) -> list[str]:
-    return [path.name for path in root.rglob(f"{atomic_files.TEMPORARY}claim-*")]
+    return [path.name for path in root.rglob(f"{temporary_names.TEMPORARY}claim-*")]
 
 
 def refused(work: Callable[[], object]) -> None:
@@ -127,14 +127,14 @@ def test_what_a_killed_copy_has_claimed_is_free(
         gzarr.copy(root / "a", root / "z", resume=True, progress=False)
         assert gzarr.load(root / "z").tolist() == ONE.tolist()
     else:
-        monkeypatch.setattr(atomic_files, "_scanned", set())
+        monkeypatch.setattr(leftovers, "_scanned", set())
         LocalStore(root).set("other", b"")
     assert not claims(root)
 
 
 def test_what_is_claimed_is_not_removed_by_others(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with claim(LocalStore(root), "z"):
-        monkeypatch.setattr(atomic_files, "_scanned", set())
+        monkeypatch.setattr(leftovers, "_scanned", set())
         LocalStore(root).set("other", b"")
         assert len(claims(root)) == 1
         refused(lambda: gzarr.copy(root / "b", root / "z", progress=False))
@@ -209,14 +209,14 @@ def test_an_empty_folder_that_others_erase_is_claimed_anew(root: Path, monkeypat
 
 @pytest.mark.parametrize("durable", [True, False])
 def test_folders_that_stay_are_durable(durable: bool, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    flushed, flush = [], atomic_files.sync_directory
+    flushed, flush = [], directories.sync_directory
 
     def noted(directory: int | None, base: str) -> None:
         if directory is None:
             flushed.append(os.path.normpath(base))
         flush(directory, base)
 
-    monkeypatch.setattr(atomic_files, "sync_directory", noted)
+    monkeypatch.setattr(directories, "sync_directory", noted)
     with claim(LocalStore(root, durable=durable), "x/y/z"):
         assert flushed == ([str(root), str(root / "x")] if durable else [])
 

@@ -18,7 +18,7 @@ from gzarr_kernels.slots.encode import NO_COUNTERPART
 
 from ...errors import ChunkWriteError, ReadOnlyError, with_errno
 from ...plan.keys import ChunkKeys, distinct_rows
-from ...stores.atomic_files import CANNOT_FLUSH, NEEDS_FLUSH
+from ...stores.directories import CANNOT_FLUSH, NEEDS_FLUSH
 from .. import failures, kernels, pool
 from ..access.shard import NewShard, system_error, with_number
 from . import effort, old_content

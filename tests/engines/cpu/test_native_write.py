@@ -21,7 +21,7 @@ import gzarr
 from gzarr.engines.cpu import native_write, write_job, write_threads
 from gzarr.errors import ChunkWriteError
 from gzarr.plan.encode_program import analyse_encoding
-from gzarr.stores import atomic_files
+from gzarr.stores import atomic_files, directories, leftovers, temporary_names
 from gzarr.stores.local import LocalStore
 from gzarr.stores.memory import MemoryStore
 
@@ -427,15 +427,15 @@ def test_killed_at_any_moment_chunks_are_old_or_new_and_leftovers_go(tmp_path: P
         assert (found == found[:, :1]).all()
         assert (found > 0).all()
         assert sorted(LocalStore(tmp_path).list()) == ["c/0", "c/1", "c/2", "c/3", "zarr.json"]
-    (tmp_path / "c" / f"{atomic_files.TEMPORARY}{_dead()}-left").write_bytes(b"half")
-    atomic_files._scanned.clear()
+    (tmp_path / "c" / f"{temporary_names.TEMPORARY}{_dead()}-left").write_bytes(b"half")
+    leftovers._scanned.clear()
     array[...] = 3
     assert files(tmp_path) == ["c/0", "c/1", "c/2", "c/3"]
 
 
 def _dead() -> str:
     """Return the start of the names of temporary files of an ended process of this machine."""
-    code = "from gzarr.stores import atomic_files as a; print(a.temporary_prefix()[len(a.TEMPORARY) : -1])"
+    code = "from gzarr.stores import temporary_names as a; print(a.temporary_prefix()[len(a.TEMPORARY) : -1])"
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
 
 
@@ -443,13 +443,14 @@ def test_durable_writes_flush_directories(tmp_path: Path, monkeypatch: pytest.Mo
     content = z.v3(SHAPE, CHUNKS, "int32", [z.LITTLE])
     document(tmp_path, content)
     synced: list[str] = []
-    real = atomic_files.sync_directory
+    real = directories.sync_directory
 
     def note(directory: int | None, base: str) -> None:
         synced.append(base)
         real(directory, base)
 
-    monkeypatch.setattr(atomic_files, "sync_directory", note)
+    for module in (directories, atomic_files):
+        monkeypatch.setattr(module, "sync_directory", note)
     writable(LocalStore(tmp_path, durable=True))[...] = 2
     folders = [f"{tmp_path}/c/{i}/{j}" for i in range(4) for j in range(3)]
     # Those that hold chunks at the end; those above them when they are made.

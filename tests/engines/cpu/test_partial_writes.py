@@ -16,7 +16,7 @@ from support import zarr_arrays as z
 import gzarr
 from gzarr.engines.cpu import native_write, old_content, write_threads
 from gzarr.errors import ChunkDecodeError, ChunkError, ChunkReadError
-from gzarr.stores.atomic_files import TEMPORARY
+from gzarr.stores.temporary_names import TEMPORARY
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

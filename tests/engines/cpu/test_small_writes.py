@@ -18,7 +18,7 @@ from support.forks import in_child
 import gzarr
 from gzarr.engines.cpu import native_write, small_writes, write_job, write_threads
 from gzarr.errors import ChunkWriteError, ReadOnlyError
-from gzarr.stores.atomic_files import TEMPORARY
+from gzarr.stores.temporary_names import TEMPORARY
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -226,7 +226,7 @@ def test_leftovers_of_killed_writers_are_removed(tmp_path: Path, only_quickly: C
     only_quickly()
     (path / "c/0/0").mkdir(parents=True)
     prefix = subprocess.run(
-        [sys.executable, "-c", "from gzarr.stores.atomic_files import temporary_prefix; print(temporary_prefix())"],
+        [sys.executable, "-c", "from gzarr.stores.temporary_names import temporary_prefix; print(temporary_prefix())"],
         stdout=subprocess.PIPE, text=True, check=True,
     ).stdout.strip()  # fmt: skip
     left = path / "c/0/0" / f"{prefix}0123456789abcdef"
