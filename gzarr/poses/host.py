@@ -203,7 +203,7 @@ def converted(values: Any, dtype: np.dtype[Any]) -> Any:
         info = np.iinfo(dtype)
         # Halves are added, which smaller floats may not hold.
         values = values.astype(np.float64)
-        rounded = np.where(values > 0, np.floor(values + 0.5), np.ceil(values - 0.5))
+        rounded = np.trunc(values + np.copysign(s.HALF, values))
         cut = np.clip(np.where(np.isnan(values), float(info.min), rounded), float(info.min), float(info.max))
         # The largest integer of 64 bits is no float.
         top = cut >= float(info.max)

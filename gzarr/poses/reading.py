@@ -108,9 +108,10 @@ def read_affine(  # noqa: PLR0913
 
     Notes
     -----
-    Places are computed in float64, and so are values. Linear interpolation ignores neighbours without weight, also if
-    they are NaN. Where all places are elements (axes exchanged, flips, whole steps), elements are copied. On a device,
-    chunks are decoded there, and the box is resampled there.
+    Places are computed in float64, and so are values (those of float16 are rounded to float32 first). Linear
+    interpolation ignores neighbours without weight, also if they are NaN. Where all places are elements (axes
+    exchanged, flips, whole steps), elements are copied. On a device, chunks are decoded there, and the box is resampled
+    there.
     """
     order = order_of(interpolation)
     affine = checked_map(matrix, offset)

@@ -8,6 +8,7 @@ from numba import int32, int64
 
 from .jit import in_line, part
 from .memory import f32, f64, i8, i16, i32, i64, u8, u16, u32, u64
+from .slots import affine as S
 
 
 def _make_store(view: Any, itemsize: int, number: Any, low: float, high: float) -> Any:
@@ -15,7 +16,7 @@ def _make_store(view: Any, itemsize: int, number: Any, low: float, high: float) 
 
     @in_line
     def integer(x: float) -> Any:
-        x = x + 0.5 if x > 0 else x - 0.5
+        x = x + S.HALF if x > 0 else x - S.HALF
         # Not a number becomes the lowest one.
         x = x if x > low else low
         return number(min(x, high))
@@ -57,7 +58,7 @@ def _s_u8(target: int, stride: int, n: int, buffers: int) -> None:
     v = f64(buffers + 0)
     half = 2.0**63
     for k in range(n):
-        x = v[k] + 0.5
+        x = v[k] + S.HALF
         if not x > 0:
             u64(target + k * stride)[0] = 0
         elif x < half:
@@ -74,7 +75,7 @@ def _s_i8(target: int, stride: int, n: int, buffers: int) -> None:
     half = 2.0**63
     for k in range(n):
         x = v[k]
-        x = x + 0.5 if x > 0 else x - 0.5
+        x = x + S.HALF if x > 0 else x - S.HALF
         if x >= half:
             i64(target + k * stride)[0] = int64(0x7FFFFFFFFFFFFFFF)
         else:

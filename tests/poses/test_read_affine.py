@@ -505,3 +505,18 @@ def test_nothing() -> None:
     assert gzarr.read_affine(data, np.eye(2), shape=(0, 2), boundary="edge", device="cpu").shape == (0, 2)
     with pytest.raises(gzarr.ArgumentError, match="no elements to continue"):
         gzarr.read_affine(data, np.eye(2), shape=(2, 2), boundary="edge", device="cpu")
+
+
+@pytest.mark.parametrize("interpolation", ["nearest", "linear"])
+@pytest.mark.parametrize("dtype", ["u1", "i4", "i8", "u8"])
+def test_rounding_of_what_is_almost_a_half_or_whole(device: TestedDevice, interpolation: Any, dtype: str) -> None:
+    """A half is not added where the sum would be rounded to another integer."""
+    large = [2**52 - 1, 2**52 + 1, 2**53 - 1] if dtype in ("i8", "u8") else [3, 5, 7]
+    values = [np.nextafter(0.5, 0), 0.5, np.nextafter(1.5, 0), 1.5, 2.0, *large, np.nextafter(-0.5, 0), -0.5, -1.5]
+    rounded = [0, 1, 1, 2, 2, *large, *([-0, -1, -2] if dtype[0] == "i" else [0, 0, 0])]
+    for value, expected in zip(values, rounded, strict=True):
+        data = stored(np.full((4, 4), value), device.name)
+        found = gzarr.read_affine(
+            data, np.eye(2), shape=(2, 2), boundary="edge", interpolation=interpolation, dtype=dtype
+        )
+        assert np.unique(device.to_numpy(found)).tolist() == [expected], value

@@ -131,7 +131,7 @@ def store_number(memory: Bytes, offset: int, x: float, kind: int) -> None:
     elif kind == _F4:
         bits = uint64(bits_of_float32(float32(x)))
     else:
-        x = x + 0.5 if x > 0.0 else x - 0.5
+        x = x + S.HALF if x > 0.0 else x - S.HALF
         # 2 ** (bits - 1)
         half = float64_of(uint64(1023 + 8 * width - 1) << uint64(52))
         largest = ~uint64(0) >> uint64(64 - 8 * width)

@@ -65,3 +65,7 @@ GROUP_OF_ROWS: Final = 8
 #: Types of numbers, by NumPy's names.
 KINDS: Final = ("u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8", "f4", "f8")
 MODES: Final = ("constant", "edge", "reflect", "symmetric", "wrap")
+
+#: What is added to a number, away from zero, before it is cut to an integer: the float64 below 0.5. Of 0.5 itself, the
+#: sum with the number just below a half would be rounded up, and with an odd integer above 2 ** 52 to another one.
+HALF: Final = 0.5 - 2.0**-54
