@@ -258,9 +258,21 @@ def heading(header: Mapping[str, Any], *more: str) -> str:
 
 
 def save(file: Path | None, document: Any) -> None:
-    """Write what was measured to the file of ``--json``, if there is one."""
+    """Write what was measured to the file of ``--json``, if there is one.
+
+    It is small, for results are kept with the code: six digits are more than any measurement has.
+    """
     if file is not None:
-        file.write_text(json.dumps(document, indent=1) + "\n")
+        file.write_text(json.dumps(_rounded(document), separators=(",", ":")) + "\n")
+
+
+def _rounded(value: Any) -> Any:
+    """Return a document with all its floats rounded to six digits."""
+    if isinstance(value, float):
+        return float(f"{value:.6g}")
+    if isinstance(value, dict):
+        return {name: _rounded(one) for name, one in value.items()}
+    return [_rounded(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 def save_workloads(
