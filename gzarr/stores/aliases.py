@@ -175,7 +175,7 @@ def _parts(store: Any, path: str) -> list[str]:
     else:
         scheme, _, where = store.url.partition("://")
         # In a URL of the web, other characters stand for some of a path.
-        where = unquote(where) if scheme in ("http", "https") else where
+        where = unquote(where) if scheme.rpartition("::")[2] in ("http", "https") else where
     return [part for part in (*Path(where).parts, *path.split("/")) if part not in ("", os.sep)]
 
 

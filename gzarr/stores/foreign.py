@@ -6,6 +6,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from . import fsspec_urls, urls, zarr_store
+from .fsspec_calls import is_a, is_exactly
 from .fsspec_store import FsspecStore
 from .local import LocalStore
 
@@ -32,6 +33,9 @@ def store_of_object(value: Any, *, read_only: bool) -> tuple[ReadableStore, str]
     read_only
         Refuse every change, even if ``value`` takes them.
     """
+    if is_a(value, "fsspec.mapping", "FSMap") and not is_exactly(value, "fsspec.mapping", "FSMap"):
+        # A subclass may do more than its base, so it stays the mapping that it is.
+        return None
     found = fsspec_urls.filesystem_in(value)
     if found is not None:
         fs, path, missing = found
@@ -54,7 +58,11 @@ def _of_filesystem(
     local = fsspec_urls.local_path(fs, path)
     if local is not None:
         return LocalStore(local, read_only=read_only)
-    return FsspecStore(fs, path, read_only=read_only, missing_exceptions=missing, url=url)
+    store = FsspecStore(fs, path, read_only=read_only, missing_exceptions=missing, url=url)
+    if not read_only:
+        # Here the message says why, and what can be written instead.
+        store._check_writable()
+    return store
 
 
 def _of_zarr(store: Any, *, read_only: bool) -> ReadableStore:

@@ -6,13 +6,12 @@ connections and open files, which a child shares with its parent. So a child mak
 
 from __future__ import annotations
 
-import _thread
 import contextlib
 import os
 import sys
 import weakref
 from dataclasses import dataclass
-from queue import Empty, SimpleQueue
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from .. import ending
@@ -21,7 +20,7 @@ from ..guarded import Lock
 from ..importing import import_module
 from ..installing import COMMANDS
 from ..reasons import pass_on
-from . import fsspec_web, late_changes
+from . import fsspec_web, io_threads, late_changes
 from .byte_ranges import range_to_ask
 
 if TYPE_CHECKING:
@@ -39,6 +38,10 @@ T = TypeVar("T")
 _PARALLEL: Final = frozenset({"arrow_hdfs", "data", "github", "hdfs", "hf", "local", "memory", "sftp", "ssh"})
 #: Seconds by which the wait for a batch is longer than that for each of its requests.
 _MARGIN_S: Final = 2.0
+#: Locks of a filesystem: of files, where only calls for one file must not run at a time.
+_LOCKS: Final = 64
+#: Limits of values from which on no bound is asked for: there is no memory for it, and files make room for all of it.
+_MOST_BOUND: Final = 1 << 30
 #: Methods that change the file or folder that is their first argument.
 _CHANGES: Final = frozenset({"pipe_file", "rm_file", "rmdir"})
 #: How many times as long as another call a listing may take, which may be thousands of requests.
@@ -91,8 +94,31 @@ class OfFilesystems(Generic[T]):
         return value
 
 
+def innermost(fs: Any, path: str = "") -> tuple[Any, str, tuple[str, ...]]:
+    """Return the filesystem below wrappers and caches, the path there, and the protocols of the caches.
+
+    Parameters
+    ----------
+    fs, path
+        Filesystem of fsspec, of any kind, and path there.
+    """
+    caches: tuple[str, ...] = ()
+    while True:
+        if is_a(fs, "fsspec.implementations.dirfs", "DirFileSystem"):
+            fs, path = fs.fs, fs._join(path)
+        elif is_a(fs, "fsspec.implementations.asyn_wrapper", "AsyncFileSystemWrapper"):
+            fs = fs.sync_fs
+        elif _is_cache(fs):
+            fs, caches = fs.fs, (*caches, protocols_of(fs)[0])
+        else:
+            return fs, path, caches
+
+
 class Calls:
     """The methods of a filesystem.
+
+    Most attributes of a cache of fsspec are those of the filesystem below, whose methods know nothing of what is kept.
+    So files are read by the cache's own methods, which are synchronous, and names and sizes are asked for below it.
 
     Parameters
     ----------
@@ -120,9 +146,16 @@ class Calls:
                     f"a {type(fs).__name__} with asynchronous=True cannot be used here ({type(error).__name__}); make "
                     "it without that"
                 ) from None
-        self.protocols: tuple[str, ...] = _protocols(fs)
-        self.is_async: bool = bool(fs.async_impl)
-        self.parallel: bool = self.is_async or not _PARALLEL.isdisjoint(self.protocols)
+        inner, _, caches = innermost(fs)
+        self.protocols: tuple[str, ...] = protocols_of(inner)
+        self.is_async: bool = _is_async(fs)
+        # Caches of another kind have a table of their files, which several threads must not change.
+        self.parallel: bool = {*caches} <= {"simplecache"} and (
+            bool(inner.async_impl) or not _PARALLEL.isdisjoint(self.protocols)
+        )
+        self._is_cache = bool(caches)
+        #: The methods of what is below, for a cache.
+        self.below: Calls | None = Calls(fs.fs, timeout) if _is_cache(fs) else None
         # Object stores, which have none, are asynchronous.
         self.has_directories: bool = not self.is_async or not {"ssh", "sftp"}.isdisjoint(self.protocols)
         self.immediate: bool = is_exactly(fs, "fsspec.implementations.memory", "MemoryFileSystem")
@@ -155,6 +188,13 @@ class Calls:
             self._made = (os.getpid(), fs)
         return fs
 
+    @property
+    def names(self) -> Calls:
+        """The methods that tell names and sizes of files: those below a cache that lists what is below."""
+        if self.below is None or type(self.fs).ls.__module__ != "fsspec.implementations.cached":
+            return self
+        return self.below.names
+
     def all(self, method: str, calls: Sequence[Arguments]) -> list[Any]:
         """Call a method several times; return results and exceptions, in order.
 
@@ -162,10 +202,20 @@ class Calls:
         """
         fs = self.fs
         timeout = self.timeout * (_LISTING if method in ("find", "ls") else 1)
+        names = [_name(fs, arguments[0]) for arguments, _ in calls] if method in _CHANGES else []
+        if self.is_async and names and io_threads.is_one():
+            # An interrupt does not come to this thread: it ends the wait for it, and the change goes on.
+            with late_changes.changing(names, io_threads.wanted_by()[0]) as wanted:
+                return self._gather(fs, method, calls, timeout) if wanted else [_too_late(timeout)] * len(calls)
         if self.is_async:
+            if not all(late_changes.wait(name, timeout) for name in names):
+                return [_too_late(timeout)] * len(calls)
             return self._gather(fs, method, calls, timeout)
-        lock = None if self.parallel else _lock_of(fs)
-        return [self._one(getattr(fs, method), call, timeout, lock, _changed_by(fs, method, [call])) for call in calls]
+        function = getattr(fs, method)
+        if method == "cat_file" and is_a(fs, "fsspec.implementations.arrow", "ArrowFSWrapper"):
+            # For a part that begins with the first byte, it opens a stream, and then seeks in it.
+            function = partial(function, seekable=True)
+        return [self._one(fs, function, call, timeout, names[i : i + 1]) for i, call in enumerate(calls)]
 
     def one(self, method: str, *arguments: Any, **keywords: Any) -> Any:
         """Call a method; return its result, or raise its exception."""
@@ -177,6 +227,13 @@ class Calls:
                 # Break the cycle of exception, traceback and this frame.
                 del found
         return found
+
+    def size_read(self, path: str) -> int:
+        """Return the size of a file as it is read: a cache of whole files may keep one from before a change."""
+        if not is_a(self.fs, "fsspec.implementations.cached", "WholeFileCacheFileSystem"):
+            return int(self.names.one("size", path))
+        with self.one("open", path, "rb") as file:
+            return int(file.seek(0, os.SEEK_END))
 
     def settle(self, path: str) -> None:
         """Wait until late changes of a folder, and below it, have ended; raise ``TimeoutError`` if they do not."""
@@ -220,53 +277,22 @@ class Calls:
         return [_too_late(timeout) if isinstance(one, TimeoutError) else one for one in found]
 
     def _one(
-        self, function: Callable[..., Any], call: Arguments, timeout: float, lock: Lock | None, changes: Sequence[str]
+        self, fs: Any, function: Callable[..., Any], call: Arguments, timeout: float, changes: Sequence[str]
     ) -> Any:
         arguments, keywords = call
-        # The result, or an exception.
-        done: SimpleQueue[Any] = SimpleQueue()
-        given_up: list[None] = []
-
-        def run() -> None:
-            if lock is not None and not lock.acquire(timeout=timeout):
-                return
-            try:
-                with late_changes.changing(changes, lambda: bool(given_up)) as wanted:
-                    if wanted:
-                        done.put(function(*arguments, **keywords))
-            except BaseException as error:
-                done.put(error)
-            finally:
-                if lock is not None:
-                    lock.release()
-
+        run = partial(function, *arguments, **keywords)
         if self.immediate:
-            run()
-            return done.get()
-        alone = ending.is_alone()
-        if alone:
-            # No other thread gives the lock back.
-            timeout = 0
-            run()
-        else:
             try:
-                # A thread of its own: nothing else can end the wait for a synchronous call.
-                _thread.start_new_thread(run, ())
-            except (RuntimeError, MemoryError):
-                run()
-        try:
-            return done.get(timeout=timeout)
-        except BaseException as error:
-            # Also after an interrupt.
-            given_up.append(None)
-            if isinstance(error, Empty):
-                return RuntimeError(ending.NO_THREADS) if alone else _too_late(timeout)
-            raise
+                return run()
+            except BaseException as error:
+                return error
+        return late_changes.outcome_of(run, timeout, changes, self._lock(fs, arguments[0]))
 
-
-def _changed_by(fs: Any, method: str, calls: Sequence[Arguments]) -> list[str]:
-    """Return names of what calls change."""
-    return [_name(fs, arguments[0]) for arguments, _ in calls] if method in _CHANGES else []
+    def _lock(self, fs: Any, path: str) -> Lock | None:
+        """Return the lock of a filesystem for one thread at a time, or of a file that a cache may be about to keep."""
+        if self.parallel and not self._is_cache:
+            return None
+        return _locks_of(innermost(fs)[0])[hash(path) % _LOCKS if self.parallel else 0]
 
 
 def _name(fs: Any, path: str) -> str:
@@ -274,10 +300,10 @@ def _name(fs: Any, path: str) -> str:
     return f"{id(fs)}/{path.strip('/')}".rstrip("/")
 
 
-def _lock_of(fs: Any) -> Lock:
-    """Return the lock of a filesystem, which several stores may share: fsspec gives a filesystem again."""
+def _locks_of(fs: Any) -> tuple[Lock, ...]:
+    """Return the locks of a filesystem, which several stores may share: fsspec gives a filesystem again."""
     with _locks_lock:
-        return _locks.get(fs) or _locks.set(fs, Lock())
+        return _locks.get(fs) or _locks.set(fs, tuple(Lock() for _ in range(_LOCKS)))
 
 
 def _renew() -> None:
@@ -286,7 +312,7 @@ def _renew() -> None:
     _locks, _locks_lock = OfFilesystems(), Lock()
 
 
-_locks: OfFilesystems[Lock] = OfFilesystems()
+_locks: OfFilesystems[tuple[Lock, ...]] = OfFilesystems()
 _locks_lock = Lock()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_renew)
@@ -328,7 +354,7 @@ class FileCall:
         start: int | None = asked.offset
         stop = None if asked.length is None else asked.offset + asked.length
         if stop is None and start == 0:
-            stop = most + 1 if self.bounded and most is not None else None
+            stop = most + 1 if self.bounded and most is not None and most < _MOST_BOUND else None
             start = None if stop is None else 0
         return (self.path,), {"start": start, "end": stop}
 
@@ -340,7 +366,20 @@ def _synchronous(fs: Any) -> Any:
     return fs
 
 
-def _protocols(fs: Any) -> tuple[str, ...]:
+def _is_cache(fs: Any) -> bool:
+    return is_a(fs, "fsspec.implementations.cached", "CachingFileSystem")
+
+
+def _is_async(fs: Any) -> bool:
+    """Return whether a filesystem is asynchronous, whatever it says of itself."""
+    # That of a directory always says so, and a cache says it of what is below.
+    if is_a(fs, "fsspec.implementations.dirfs", "DirFileSystem"):
+        return _is_async(fs.fs)
+    return bool(fs.async_impl) and not _is_cache(fs)
+
+
+def protocols_of(fs: Any) -> tuple[str, ...]:
+    """Return the protocols of a filesystem."""
     return (fs.protocol,) if isinstance(fs.protocol, str) else tuple(fs.protocol)
 
 

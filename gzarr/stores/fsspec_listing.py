@@ -33,10 +33,12 @@ def lists_nothing(calls: Calls) -> bool:
 
 def _lists_below(calls: Calls) -> bool:
     """Return whether a filesystem has a way of its own to list all files below a directory."""
-    kind = type(calls.fs)
-    if calls.is_async:
-        return kind._find is not module("fsspec.asyn").AsyncFileSystem._find
-    return kind.find is not module("fsspec").AbstractFileSystem.find
+    fs, name = calls.fs, "_find" if calls.is_async else "find"
+    # That of a directory has the way of what it is in.
+    while getattr(type(fs), name).__module__ == "fsspec.implementations.dirfs":
+        fs = fs.fs
+    inherited = module("fsspec.asyn").AsyncFileSystem if calls.is_async else module("fsspec").AbstractFileSystem
+    return getattr(type(fs), name) is not getattr(inherited, name)
 
 
 def directory(calls: Calls, path: str, is_absent: IsAbsent) -> list[tuple[str, bool, int | None]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections import defaultdict
+from dataclasses import replace
 from functools import partial
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -13,13 +14,12 @@ from urllib.parse import quote
 from ..errors import ArgumentError, ReadOnlyError, StoreError
 from ..flags import flag
 from ..reasons import pass_on
-from . import fsspec_listing, fsspec_references, io_threads, redaction, traffic
+from . import fsspec_listing, fsspec_references, fsspec_web, io_threads, redaction, traffic
 from .base import Answer, ByteRange, Request, RequestLimits
 from .buffers import as_view
 from .byte_ranges import check_limit, check_range, checked_answer, resolve_range
-from .fsspec_calls import Calls, FileCall, is_exactly, module
+from .fsspec_calls import Calls, FileCall, innermost, is_exactly, module, protocols_of
 from .fsspec_references import BadReferenceError
-from .fsspec_web import NoRangesError
 from .keys import is_key, split_key, split_prefix
 from .memory import while_others_write
 from .timeouts import seconds
@@ -52,9 +52,9 @@ _NO_PART: Final = (
 )
 
 
-def _is_http(calls: Calls) -> bool:
-    """Return whether a filesystem is that of web servers, which may compress what they send, or ignore ranges."""
-    return not {"http", "https"}.isdisjoint(calls.protocols)
+def _is_http(calls: Calls, path: str) -> bool:
+    """Return whether a path is one of a web server, which may compress what it sends, or ignore ranges."""
+    return not {"http", "https"}.isdisjoint((*calls.protocols, path.partition("://")[0]))
 
 
 def _cannot_list() -> bool:
@@ -89,8 +89,8 @@ class FsspecStore(RequestedValues, WholeValues):
     -----
     What fsspec's filesystems do not tell, this store cannot: values have no versions, so a shard that is replaced
     during a read may give chunks of two generations; a value is replaced in one step only if the filesystem's
-    ``pipe_file`` does so, as in object stores. A filesystem of references (``reference://``) is read-only. A forked
-    child makes its filesystem anew.
+    ``pipe_file`` does so, as in object stores. A filesystem of references (``reference://``), a cache of fsspec
+    (``simplecache::``) and fsspec's own of web servers are read-only. A forked child makes its filesystem anew.
     """
 
     def __init__(
@@ -127,19 +127,38 @@ class FsspecStore(RequestedValues, WholeValues):
             )
         #: Filesystems of targets, by the protocols of references.
         self._targets: dict[str | None, tuple[Any, Calls]] = {}
-        self._is_http = _is_http(self._calls)
         root = str(fs._strip_protocol(path))
+        self._is_http = _is_http(self._calls, root)
         if self._is_http and "?" in root:
             raise ArgumentError(
                 f"{redaction.public_url(root)!r}: a URL with a query ('?...') names one file, not the root of a "
                 "hierarchy; pass tokens in storage_options"
             )
         self._base = f"{root.rstrip('/')}/" if root else ""
-        if self._is_http or (not self._references and fsspec_listing.lists_nothing(self._calls)):
+        if self._is_http or (not self._references and fsspec_listing.lists_nothing(self._calls.names)):
             # Other filesystems need not be asked.
             self.can_list: Callable[[], bool] = _cannot_list
-        self.read_only: bool = read_only or self._references
-        self.url: str = redaction.public_url(url or (root if "://" in root else f"{self._calls.protocols[0]}://{root}"))
+        inner, where, caches = innermost(fs, path)
+        self._secrets |= redaction.secrets_of(getattr(inner, "storage_options", {}))
+        place = str(inner._strip_protocol(where))
+        protocol = protocols_of(inner)[0]
+        place = redaction.public_url(place if "://" in place else f"{protocol}://{place}")
+        #: Why nothing can be changed, whatever is asked for.
+        self._refusal = ""
+        if self._references:
+            self._refusal = "is a filesystem of references, which cannot be written"
+        elif caches:
+            prefix = "" if protocol in module("fsspec").available_protocols() else "fsspec+"
+            self._refusal = (
+                f"is a cache of fsspec, which may go on to read what it has kept; to write, open {f'{prefix}{place}'!r}"
+            )
+        elif self._is_http and fsspec_web.trusts_any_page(inner):
+            self._refusal = (
+                "is read by fsspec's client of web servers, which does not see whether a change was done; to write, "
+                f"open {place!r}"
+            )
+        self.read_only: bool = read_only or bool(self._refusal)
+        self.url: str = redaction.public_url(url) if url else "::".join((*caches, place))
 
     def __repr__(self) -> str:
         return f"<gzarr.FsspecStore {self.url!r}>"
@@ -251,7 +270,7 @@ class FsspecStore(RequestedValues, WholeValues):
         except BadReferenceError as error:
             raise self._error("read", key, error) from None
         if found.nbytes is None:
-            return FileCall(calls, found.path, request, bounded=not _is_http(calls))
+            return FileCall(calls, found.path, request, bounded=not _is_http(calls, found.path))
         start, nbytes = resolve_range(wanted, found.nbytes, self, key)
         check_limit(request, nbytes, self)
         if not nbytes:
@@ -271,6 +290,10 @@ class FsspecStore(RequestedValues, WholeValues):
     def _answer(self, call: FileCall, outcome: Any) -> Answer:
         """Return the answer for the result of a call."""
         key = call.request.key
+        while call.calls.below is not None and self._is_absent(outcome):
+            # A cache says so of whatever it cannot look for.
+            call = replace(call, calls=call.calls.below)
+            outcome = self._read(call)
         if not self._references and self._is_absent(outcome):
             outcome = self._look_again(call, outcome)
             if outcome is None:
@@ -284,7 +307,7 @@ class FsspecStore(RequestedValues, WholeValues):
             view = memoryview(outcome).cast("B")
         except TypeError as error:
             failure = outcome if isinstance(outcome, BaseException) else error
-            if self._references and isinstance(failure, NoRangesError):
+            if self._references and isinstance(failure, fsspec_web.NoRangesError):
                 failure = StoreError(_NO_PART)
             what = f"read {redaction.public_url(call.path)!r}, the target of" if self._references else "read"
             return Answer(None, error=self._error(what, key, failure))
@@ -314,17 +337,21 @@ class FsspecStore(RequestedValues, WholeValues):
         # Filesystems may raise anything.
         except Exception as error:
             return None if self._is_absent(error) else error
-        again = self._last_bytes(call) if call.needs_size else calls.all("cat_file", [call.arguments])[0]
+        again = self._read(call)
         if not self._is_absent(again):
             return again
         return StoreError(f"the file exists, and is not read: {redaction.describe(outcome, self._secrets)}")
+
+    def _read(self, call: FileCall) -> Any:
+        """Return the bytes that a call gets, or an exception."""
+        return self._last_bytes(call) if call.needs_size else call.calls.all("cat_file", [call.arguments])[0]
 
     def _last_bytes(self, call: FileCall) -> Any:
         """Return the last bytes of a file, which a filesystem may refuse to give before it is asked how many it has."""
         wanted = call.request
         try:
             try:
-                size = int(call.calls.one("size", call.path))
+                size = call.calls.size_read(call.path)
             except NotImplementedError:
                 return call.calls.one("cat_file", call.path, start=wanted.byte_range.offset, end=None)
             start, nbytes = resolve_range(wanted.byte_range, size, self, wanted.key)
@@ -364,11 +391,11 @@ class FsspecStore(RequestedValues, WholeValues):
         begin = time.monotonic()
 
         def listed() -> list[T]:
-            return list(method(self._calls, path, self._is_absent))
+            return list(method(self._calls.names, path, self._is_absent))
 
         try:
             # Files in memory are in a dict, which other threads may change during a listing.
-            return while_others_write(listed) if self._calls.immediate else listed()
+            return while_others_write(listed) if self._calls.names.immediate else listed()
         except NotImplementedError:
             raise self._unlisted(f"its filesystem ({self._calls.protocols[0]}) has no listing", prefix) from None
         # Filesystems may raise anything.
@@ -423,7 +450,7 @@ class FsspecStore(RequestedValues, WholeValues):
             raise self._error("read", key, error) from None
         # Filesystems may raise anything; what is wrong with a file, reading it tells.
         try:
-            return int(calls.one("size", found.path))
+            return int(calls.names.one("size", found.path))
         except Exception as error:
             pass_on(error)
             return None
@@ -455,8 +482,7 @@ class FsspecStore(RequestedValues, WholeValues):
 
     def _check_writable(self) -> None:
         if self.read_only:
-            kind = "is a filesystem of references, which cannot be written" if self._references else ""
-            raise ReadOnlyError(f"{self!r} {kind or 'was opened read-only'}; nothing was changed")
+            raise ReadOnlyError(f"{self!r} {self._refusal or 'was opened read-only'}; nothing was changed")
 
     def set(self, key: str, value: Buffer) -> None:
         """Store ``value`` (bytes-like) under ``key``, in one step if the filesystem can do that.
@@ -479,9 +505,11 @@ class FsspecStore(RequestedValues, WholeValues):
                 if not self._calls.has_directories or isinstance(error, TimeoutError):
                     raise
                 folder = path.rpartition("/")[0]
-                if self._is_directory(folder):
+                if not self._is_directory(folder):
+                    self._calls.one("makedirs", folder, exist_ok=True)
+                elif not isinstance(error, FileNotFoundError):
+                    # Else another thread has just made it.
                     raise
-                self._calls.one("makedirs", folder, exist_ok=True)
                 self._calls.one("pipe_file", path, data)
         # Filesystems may raise anything.
         except Exception as error:

@@ -37,6 +37,11 @@ def checked(cat_file: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[
     return partial(_cat_file, cat_file.__self__)  # type: ignore[attr-defined]
 
 
+def trusts_any_page(fs: Any) -> bool:
+    """Return whether a filesystem writes by fsspec's own client, for which a page for logging in is a success, too."""
+    return str(getattr(getattr(type(fs), "_pipe_file", None), "__module__", "")).startswith("fsspec.")
+
+
 def _encoding(response: Any) -> str:
     """Return the content encoding that aiohttp leaves as it is, without a word; empty if there is none."""
     encodings = content_encodings(response.headers.get("Content-Encoding", ""))

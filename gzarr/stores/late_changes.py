@@ -6,17 +6,22 @@ replace what was written after it.
 
 from __future__ import annotations
 
+import _thread
+import contextlib
 import math
 import os
 import threading
 import time
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final, NamedTuple
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from .. import ending
+from . import io_threads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+
+    from ..guarded import Lock
 
     GivenUp = Callable[[], bool]
 
@@ -41,7 +46,7 @@ _in_progress: list[_Change] = []
 _ended = threading.Condition()
 
 
-@contextmanager
+@contextlib.contextmanager
 def changing(names: Sequence[str], given_up: GivenUp) -> Iterator[bool]:
     """Change files or folders in a block, after late changes of these; give whether somebody waits for that still.
 
@@ -69,6 +74,66 @@ def changing(names: Sequence[str], given_up: GivenUp) -> Iterator[bool]:
                 # Others may be equal.
                 _in_progress[:] = [other for other in _in_progress if other is not change]
                 _ended.notify_all()
+
+
+def outcome_of(
+    function: Callable[[], object], timeout: float, names: Sequence[str] = (), lock: Lock | None = None
+) -> Any:
+    """Return what a function returns, or the exception that it raises; ``TimeoutError`` if that takes too long.
+
+    Parameters
+    ----------
+    function
+        Function that is called in another thread: nothing else can end the wait for it.
+    timeout
+        Seconds after which nobody waits for it any more.
+    names
+        Names of what it changes, as for :func:`changing`.
+    lock
+        Lock that it needs; None for none.
+    """
+    # The result, or an exception.
+    done: SimpleQueue[Any] = SimpleQueue()
+    left: list[None] = []
+    nobody_waits, _ = io_threads.wanted_by()
+
+    def given_up() -> bool:
+        return bool(left) or nobody_waits()
+
+    def run() -> None:
+        if lock is not None and not lock.acquire(timeout=timeout):
+            return
+        try:
+            with changing(names, given_up) as wanted:
+                if wanted:
+                    done.put(function())
+        except BaseException as error:
+            done.put(error)
+        finally:
+            if lock is not None:
+                lock.release()
+
+    alone = ending.is_alone()
+    if alone:
+        # No other thread gives the lock back.
+        timeout = 0
+    end = time.monotonic() + timeout
+    try:
+        try:
+            run() if alone else _thread.start_new_thread(run, ())
+        except (RuntimeError, MemoryError):
+            run()
+        while (remains := end - time.monotonic()) > 0:
+            # Python may have to be awake to see an interrupt.
+            with contextlib.suppress(Empty):
+                return done.get(timeout=min(remains, _LOOK_S))
+        return done.get_nowait()
+    except BaseException as error:
+        # Also after an interrupt.
+        left.append(None)
+        if isinstance(error, Empty):
+            return RuntimeError(ending.NO_THREADS) if alone else TimeoutError(f"no answer in {timeout:g} s")
+        raise
 
 
 def wait(name: str, timeout: float = math.inf) -> bool:

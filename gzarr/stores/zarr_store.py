@@ -20,7 +20,7 @@ from .. import ending
 from ..errors import ArgumentError, ReadOnlyError, StoreError
 from ..flags import check_flags
 from ..reasons import pass_on
-from . import io_threads, redaction, traffic
+from . import io_threads, late_changes, redaction, traffic
 from .base import Answer, ByteRange, Request, RequestLimits
 from .buffers import as_view
 from .byte_ranges import check_range, checked_answer, range_to_ask
@@ -128,6 +128,7 @@ class ZarrStore(RequestedValues, WholeValues):
         self.timeout: float = seconds(timeout, "timeout")
         self.read_only: bool = bool(read_only or store.read_only or not store.supports_writes)
         self._process = os.getpid()
+        self._name = str(id(_innermost(store)))
         # How to open a file anew, for forked children. It is not asked there: its locks may be taken for ever.
         self._reopening = _reopening(store)
         # Without an event loop: both or neither, also of the stores that it wraps.
@@ -149,11 +150,7 @@ class ZarrStore(RequestedValues, WholeValues):
 
         So it is in Icechunk's stores, which commit both together.
         """
-        store: Any = self.store
-        # Wrappers of zarr-python keep it there.
-        while is_zarr_store(inner := getattr(store, "_store", None)):
-            store = inner
-        return _is_of_icechunk(store)
+        return _is_of_icechunk(_innermost(self.store))
 
     def refusal(self, documents: Collection[str]) -> str:
         """Return why nodes cannot be stored, given the names of their documents; empty if they can."""
@@ -194,7 +191,7 @@ class ZarrStore(RequestedValues, WholeValues):
             self._process = os.getpid()
         return self.store
 
-    def _sync(self, coroutine: Coroutine[Any, Any, Any], timeout: float) -> Any:
+    def _sync(self, coroutine: Coroutine[Any, Any, Any], timeout: float | None) -> Any:
         if ending.is_alone():
             coroutine.close()
             raise RuntimeError(ending.NO_THREADS)
@@ -202,8 +199,27 @@ class ZarrStore(RequestedValues, WholeValues):
 
         return sync(coroutine, timeout=timeout)
 
+    def _change(self, function: Callable[[], Coroutine[Any, Any, Any]], names: Sequence[str], timeout: float) -> Any:
+        """Return the result of a coroutine function that changes values, after late changes of these."""
+        # Cancelled, it could still go on in a thread or in a server. So another thread waits for its end.
+        found = late_changes.outcome_of(lambda: self._sync(function(), None), timeout, names)
+        if isinstance(found, BaseException):
+            try:
+                raise found
+            finally:
+                # Break the cycle of exception, traceback and this frame.
+                del found
+        return found
+
     def _try(
-        self, what: str, key: str, function: Any, *arguments: Any, timeout: float | None = None, absent: Any = _MUST_BE
+        self,
+        what: str,
+        key: str,
+        function: Any,
+        *arguments: Any,
+        changes: bool = False,
+        timeout: float | None = None,
+        absent: Any = _MUST_BE,
     ) -> Any:
         """Return the result of a coroutine function of the store.
 
@@ -213,6 +229,8 @@ class ZarrStore(RequestedValues, WholeValues):
             What is tried with which key, for messages.
         function, *arguments
             The function, and what it is called with.
+        changes
+            Whether it changes the value of ``key``, or those below that prefix.
         timeout
             Seconds that it may take; None for those of this store.
         absent
@@ -224,8 +242,11 @@ class ZarrStore(RequestedValues, WholeValues):
             If it fails, or takes too long.
         """
         begin = time.monotonic()
+        timeout = timeout or self.timeout
         try:
-            return self._sync(function(*arguments), timeout or self.timeout)
+            if changes:
+                return self._change(partial(function, *arguments), [self._changed(key)], timeout)
+            return self._sync(function(*arguments), timeout)
         except BaseException as error:
             if isinstance(error, (KeyboardInterrupt, SystemExit)):
                 raise
@@ -434,6 +455,10 @@ class ZarrStore(RequestedValues, WholeValues):
 
     # -- writing
 
+    def _changed(self, key: str) -> str:
+        """Return the name of a value or of a prefix for :mod:`gzarr.stores.late_changes`."""
+        return f"{self._name}/{key}".rstrip("/")
+
     def _check_writable(self) -> None:
         if self.read_only:
             raise ReadOnlyError(f"{self!r} is read-only; nothing was changed")
@@ -455,13 +480,21 @@ class ZarrStore(RequestedValues, WholeValues):
         buffer = _prototype().buffer.from_bytes(data)
         store = self._here()
         if self._direct:
+            name = self._changed(key)
+            # In an I/O thread, it goes on when the wait for it has been interrupted.
+            names = [name] if io_threads.is_one() else []
+            # Erasing is asynchronous there, too.
+            if not late_changes.wait(name, self.timeout):
+                raise self._error("write", key, TimeoutError())
             try:
-                store.set_sync(key, buffer)
+                with late_changes.changing(names, io_threads.wanted_by()[0]) as wanted:
+                    if wanted:
+                        store.set_sync(key, buffer)
             # Stores of others may raise anything.
             except Exception as error:
                 raise self._error("write", key, error) from None
         else:
-            self._try("write", key, store.set, key, buffer)
+            self._try("write", key, store.set, key, buffer, changes=True)
         traffic.count(bytes_written=len(data))
 
     def erase_values(self, keys: Iterable[str]) -> None:
@@ -469,13 +502,14 @@ class ZarrStore(RequestedValues, WholeValues):
         self._check_writable()
         for key in keys:
             split_key(key)
-            self._try("erase", key, self._here().delete, key, absent=None)
+            self._try("erase", key, self._here().delete, key, changes=True, absent=None)
 
     def erase_prefix(self, prefix: str) -> None:
         """Erase all keys that start with ``prefix``."""
         self._check_writable()
         split_prefix(prefix)
-        self._try("erase", prefix, self._here().delete_dir, prefix.rstrip("/"), timeout=_ERASING_S, absent=None)
+        erase = partial(self._here().delete_dir, prefix.rstrip("/"))
+        self._try("erase", prefix, erase, changes=True, timeout=_ERASING_S, absent=None)
 
 
 def _prototype() -> Any:
@@ -563,6 +597,13 @@ def _can_list(reference: weakref.ref[ZarrStore]) -> bool:
     """Return whether a store can list. A method of its own, kept in it, would keep it from being freed."""
     store = reference()
     return store is not None and store._lists_keys()
+
+
+def _innermost(store: Any) -> Any:
+    """Return the store in wrappers of zarr-python, or ``store`` itself."""
+    while is_zarr_store(inner := getattr(store, "_store", None)):
+        store = inner
+    return store
 
 
 def _with_wrapped(store: Any) -> list[Any]:

@@ -507,15 +507,6 @@ def test_failures_of_a_filesystem() -> None:
     assert lenient.get("denied") is None
 
 
-def test_failed_writes(proxy: FaultProxy, remote: Any) -> None:
-    store: Any = gzarr.open_store(web(proxy, remote), read_only=False)
-    with pytest.raises(StoreError, match="cannot erase 'key'"):
-        store.erase("key")
-    proxy.fault_of = lambda number, seen: "status 403"
-    with pytest.raises(StoreError, match="cannot write 'key'"):
-        store.set("key", b"value")
-
-
 # -- processes
 
 
