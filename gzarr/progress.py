@@ -191,8 +191,14 @@ def start_bar(stack: contextlib.ExitStack, what: str, total: int | None, *, stay
         TimeElapsedColumn(),
         TextColumn("{task.fields[note]}", markup=False),
     )
-    console = Console(stderr=True, quiet=getattr(sys.stderr, "closed", False))
-    shown = stack.enter_context(Progress(*columns, console=console, transient=not stays))
+    # With FORCE_COLOR, rich would take a file for a terminal.
+    forced = None if is_terminal(sys.stderr) else False
+    quiet = getattr(sys.stderr, "closed", False)
+    # A terminal wraps printed lines itself, so that they can be copied.
+    console = Console(stderr=True, quiet=quiet, force_terminal=forced, soft_wrap=True)
+    # Only what is printed to a terminal goes above the bar, which would else take it from a file or a pipe.
+    progress = Progress(*columns, console=console, transient=not stays, redirect_stdout=is_terminal(sys.stdout))
+    shown = stack.enter_context(progress)
     task = shown.add_task(what, total=total, note="")
     return lambda count, note="": shown.update(task, completed=count, note=note)
 

@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from ..display import printable, readable_size
+from ..display import has_fixed_size, printable, readable_size
 from ..errors import StoreError
 from ..metadata.formats import is_document_name
 from ..progress import watch
@@ -71,7 +71,7 @@ class Stored:
     complete
         Whether the listing came to its end.
     ratio
-        Decoded bytes of these chunks to their stored bytes; None if there are none.
+        Decoded bytes of these chunks to their stored bytes; None if there are none, or if elements have no fixed size.
     """
 
     unknown: str | None = None
@@ -119,7 +119,7 @@ class Stored:
                 raise
             return cls(printable(error, 300))
         ratio = None
-        if stored:
+        if stored and has_fixed_size(array.dtype):
             # Both sizes count only the chunks that are present.
             chunk_nbytes = math.prod(array.metadata.chunk_shape) * array.dtype.itemsize
             ratio = min(array.nbytes, present * chunk_nbytes) / stored

@@ -28,7 +28,7 @@ from ..arrays.host_copies import host_copy
 from ..display import printable
 from ..engines import result_memory
 from ..errors import GzarrError
-from ..progress import is_terminal
+from ..progress import is_terminal, start_bar
 from .locations import add_allow_pickle, add_location, opened
 from .output import add_output, members
 
@@ -164,9 +164,11 @@ def run(args: argparse.Namespace) -> int:
         return 1
     peers = [p for p in args.peer or PEERS if p != "none"]
     measured: list[Measured] = []
-    with _progress(len(arrays)) as advance:
-        for array in arrays:
-            advance(array.name)
+    with contextlib.ExitStack() as stack:
+        bar = start_bar(stack, "measuring", len(arrays)) if is_terminal(sys.stderr) else None
+        for done, array in enumerate(arrays):
+            if bar is not None:
+                bar(done, printable(array.name))
             try:
                 measured.append(measure(array, limit_bytes=args.limit, rounds=args.rounds, peers=peers))
             except GzarrError as error:
@@ -382,28 +384,6 @@ def _tensorstore(location: str, zarr_format: ZarrFormat, selection: Selection) -
         # It has the axes as N5 has them.
         opened = opened.T
     return lambda: np.asarray(opened[selection].read().result())
-
-
-@contextlib.contextmanager
-def _progress(total: int) -> Iterator[Callable[[str], None]]:
-    """Show a progress bar on stderr, if it is a terminal."""
-    if not is_terminal(sys.stderr):
-        yield lambda name: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("measuring", total=total)
-        done = -1
-
-        def advance(name: str) -> None:
-            nonlocal done
-            done += 1
-            bar.update(task, description=f"measuring {printable(name)}", completed=done)
-
-        yield advance
 
 
 def _text(m: Measured) -> str:

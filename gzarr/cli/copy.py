@@ -95,8 +95,8 @@ def parse_codecs(text: str) -> Any:
     if text.lstrip().startswith(("[", "{")):
         try:
             return json.loads(text)
-        except ValueError as error:
-            raise argparse.ArgumentTypeError(f"{text!r} is not JSON: {error}") from None
+        except (ValueError, RecursionError) as error:
+            raise argparse.ArgumentTypeError(f"{printable(repr(text))} is not JSON: {error}") from None
     return [_codec(part, text) for part in text.split("+")]
 
 

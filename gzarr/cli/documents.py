@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..arrays.storage import Stored
 from ..codecs.codec import ArrayRepresentation
+from ..display import has_fixed_size
 from ..dtypes import fill_value
 from ..engines import kernels
 from ..errors import GzarrError
@@ -47,7 +48,7 @@ def node(of: Array | Group, parser: argparse.ArgumentParser, *, full: bool) -> d
         "dimension_names": None if of.dimension_names is None else list(of.dimension_names),
         **storage(metadata),
         "fill_value": fill_value.to_v3(metadata.fill_value, metadata.dtype),
-        "nbytes": of.nbytes,
+        "nbytes": of.nbytes if has_fixed_size(of.dtype) else None,
         "nchunks": of.nchunks,
         "device": of.device,
         "decode_path": str(of.decode_path),

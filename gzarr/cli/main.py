@@ -218,9 +218,9 @@ def _answer(argv: Sequence[str] | None) -> int:
     command = argparse.ArgumentParser()
     try:
         args, command = _parsed(argv)
-        output.begin(args)
-        find_places(args)
-        code: int = args.run(args)
+        with output.logged(args):
+            find_places(args)
+            code: int = args.run(args)
     except KeyboardInterrupt:
         print("gzarr: interrupted", file=sys.stderr)
         return 130

@@ -14,11 +14,10 @@ arrays without these axes keep theirs.
 
 from __future__ import annotations
 
+import argparse
 import math
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final
-
-import numpy as np
 
 from ..arrays.array import Array
 from ..arrays.host_copies import host_copy
@@ -26,11 +25,12 @@ from ..arrays.stored_chunks import stored_chunks
 from ..codecs.chain import encode_chain
 from ..codecs.choice import AUTO
 from ..codecs.codec import ArrayRepresentation
-from ..display import printable, readable_size
+from ..display import has_fixed_size, printable, readable_size
 from ..engines import kernels, pool
+from ..engines.cpu.threads import fill_chunk
 from ..engines.cuda import router
 from ..engines.cuda.device_program import device_program
-from ..errors import MetadataError
+from ..errors import ArgumentError, MetadataError
 from ..ome.metadata.parse import parse
 from ..ome.writing.building import DEFAULT_BUDGET_BYTES
 from ..ome.writing.pyramid import Downsampling, Pyramid
@@ -53,7 +53,6 @@ from .pyramid import execute as make_levels
 from .pyramid import parse_levels
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Iterator, Sequence
 
     from ..metadata.model import ArrayMetadata
@@ -78,7 +77,7 @@ class StorageProfile:
     frames
         Number of compressed frames in the whole array, according to the metadata; 0 if nothing is compressed.
     frame_nbytes
-        Decoded bytes of the largest frame.
+        Decoded bytes of the largest frame; None if elements have no fixed size.
     decode
         ``"cuda"`` or ``"cpu"``: where the router would decode a read of the whole array.
     reason
@@ -91,7 +90,7 @@ class StorageProfile:
 
     stored_as: str
     frames: int
-    frame_nbytes: int
+    frame_nbytes: int | None
     decode: str
     reason: str
     stored_nbytes: int | None
@@ -195,12 +194,13 @@ def _profile(metadata: ArrayMetadata, stored_nbytes: int | None) -> StorageProfi
         route = router.route(decoding, program.algorithm, chunks, nbytes, pool.thread_count(), "auto")
     frames = router.frames_of(decoding)
     compressed = program is None or program.algorithm is not None
+    frame_nbytes = frames.nbytes if compressed else 0
     shards = f" in shards {metadata.chunk_shape}" if decoding.levels else ""
     codecs = " + ".join(codec.label for codec in decoding.codecs)
     return StorageProfile(
         stored_as=f"chunks {decoding.chunk.shape}{shards}, {codecs}",
         frames=chunks * frames.count if compressed else 0,
-        frame_nbytes=frames.nbytes if compressed else 0,
+        frame_nbytes=frame_nbytes if has_fixed_size(metadata.dtype) else None,
         decode=route.decode,
         reason=route.reason,
         stored_nbytes=stored_nbytes,
@@ -243,9 +243,7 @@ def _encoded_share(array: ArrayCopy, source: Array) -> float | None:
         )
         data = array.source.read(box)
         data = host_copy(data) if hasattr(data, "get") else data
-        whole: Any = np.zeros(chunk.shape, chunk.dtype)
-        if array.metadata.absent_value is not None:
-            whole[...] = array.metadata.absent_value
+        whole: Any = fill_chunk(array.metadata.absent_value, chunk).copy()
         # With an ellipsis, the item of an array without dimensions is assigned, not the array.
         whole[(*(slice(n) for n in data.shape), ...)] = data
         encoded += len(memoryview(encode_chain(decoding.codecs, whole, chunk)).cast("B"))
@@ -302,7 +300,9 @@ def run(args: argparse.Namespace) -> int:
         If the copy fails. An incomplete copy can be resumed.
     """
     wanted = {"chunks": args.chunks, "shards": args.shards, "codecs": AUTO}
-    planned = prepare(args, **wanted)
+    # The beginning of a copy, whose arrays may have kept their chunks, is compared with what is planned in the end.
+    anew = argparse.Namespace(**{**vars(args), "resume": False, "overwrite": True})
+    planned = prepare(anew if args.resume else args, **wanted)
     forecasts = [forecast(array) for array in planned.arrays]
     worse = {one.node.lstrip("/"): one.drawback for one in forecasts if one.drawback is not None}
     # What the caller asks for is not questioned.
@@ -310,8 +310,15 @@ def run(args: argparse.Namespace) -> int:
         worse = {path: text for path, text in worse.items() if path not in planned.by_name}
     else:
         worse = {}
-    if worse:
-        planned = prepare(args, **wanted, kept_arrays=worse)
+    if worse or args.resume:
+        try:
+            planned = prepare(args, **wanted, kept_arrays=worse)
+        except ArgumentError as error:
+            if args.levels is None or not args.resume:
+                raise
+            raise ArgumentError(
+                f"{error}; where only levels are missing, which cannot be resumed, gzarr pyramid --overwrite makes them"
+            ) from error
     forecasts = [
         forecast(array, planned.differences.changes.get(array.source.name, ()), worse.get(array.source.path))
         for array in planned.arrays
@@ -379,7 +386,9 @@ def _text(one: Forecast) -> str:
         stored = "size unknown" if profile.stored_nbytes is None else readable_size(profile.stored_nbytes)
         frames = "nothing is compressed"
         if profile.frames:
-            frames = f"{counted(profile.frames, 'frame')} of up to {readable_size(profile.frame_nbytes)}"
+            frames = counted(profile.frames, "frame")
+            if profile.frame_nbytes is not None:
+                frames += f" of up to {readable_size(profile.frame_nbytes)}"
         lines.append(f"  {name:<6}{printable(profile.stored_as)}")
         lines.append(f"        {stored if name == 'now' else f'about {stored}'}; {frames}")
         where = "GPU" if profile.decode == "cuda" else "CPU"

@@ -6,6 +6,7 @@ which stay. ``-q`` leaves summaries out, ``-v`` adds what the library logs by :m
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import sys
@@ -31,17 +32,25 @@ def add_output(parser: argparse.ArgumentParser) -> None:
     volume.add_argument("-q", "--quiet", action="store_true", help="print errors and what was asked for only")
 
 
-def begin(args: argparse.Namespace) -> None:
-    """Set up logging for the arguments of a command."""
+@contextlib.contextmanager
+def logged(args: argparse.Namespace) -> Iterator[None]:
+    """Show on stderr what is logged in a block of code, as the arguments of a command say."""
     if not getattr(args, "verbose", 0):
+        yield
         return
     import logging
 
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("%(asctime)s %(name)s: %(message)s", "%H:%M:%S"))
     logger = logging.getLogger("gzarr")
+    level = logger.level
     logger.addHandler(handler)
     logger.setLevel(logging.INFO if args.verbose == 1 else logging.DEBUG)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+        logger.removeHandler(handler)
 
 
 def print_json(document: Any) -> None:

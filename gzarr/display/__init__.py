@@ -13,6 +13,7 @@ from .text import (
     array_repr,
     group_info,
     group_repr,
+    has_fixed_size,
     printable,
     readable_size,
 )
@@ -25,6 +26,7 @@ __all__ = [
     "array_repr",
     "group_info",
     "group_repr",
+    "has_fixed_size",
     "printable",
     "readable_size",
 ]

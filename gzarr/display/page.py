@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import MetadataError
 from .drawing import chunk_grid
-from .text import attribute_names, group_rows, printable, readable_size, short_size
+from .text import attribute_names, group_rows, has_fixed_size, printable, readable_size, short_size
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -153,8 +153,7 @@ class _Size:
     """Sizes of shapes of an array, which are unknown if its elements have no fixed length."""
 
     def __init__(self, array: _Array) -> None:
-        kind = getattr(array.dtype, "kind", "")
-        self.itemsize = 0 if kind in "OT" else int(getattr(array.dtype, "itemsize", 0))
+        self.itemsize = int(getattr(array.dtype, "itemsize", 0)) if has_fixed_size(array.dtype) else 0
 
     def of(self, shape: Sequence[int]) -> str:
         if not self.itemsize:

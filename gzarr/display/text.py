@@ -103,6 +103,11 @@ def readable_size(nbytes: int) -> str:
     return short if nbytes < 1024 else f"{short} ({nbytes:,} bytes)"
 
 
+def has_fixed_size(dtype: object) -> bool:
+    """Return whether the size of elements is known; of strings and other objects, memory has pointers only."""
+    return not getattr(dtype, "hasobject", False)
+
+
 class MemberCounts(NamedTuple):
     """Numbers of nodes directly below a group: arrays, groups and nodes that cannot be read."""
 
@@ -252,7 +257,7 @@ def array_info(array: _Array) -> Info:
         ("Device", array.device),
         ("Decode path", printable(array.decode_path, 1000)),
         ("Elements", f"{array.size:,}"),
-        ("Size", readable_size(array.nbytes)),
+        ("Size", readable_size(array.nbytes) if has_fixed_size(array.dtype) else "variable"),
         ("Number of chunks", f"{array.nchunks:,}"),
     ]
     if array.attrs:

@@ -27,6 +27,7 @@ from ..codecs.sharding import ShardingIndexed
 from ..dtypes.properties import is_in_cupy
 from ..engines import pool
 from ..engines.access.access import Access
+from ..engines.cpu.threads import fill_chunk
 from ..errors import (
     ArgumentError,
     ChunkDecodeError,
@@ -410,7 +411,10 @@ class ArrayCopy:
                 box = self._box(coords)
                 self._compare(box, self._read(box))
         if found < math.prod(self.metadata.grid_shape):
-            one, other = (np.full((), array.metadata.absent_element, array.dtype) for array in (source, target))
+            one, other = (
+                fill_chunk(array.metadata.absent_element, ArrayRepresentation((), array.dtype))
+                for array in (source, target)
+            )
             if not identical(one, other):
                 raise self._documents_differ("absent chunks have other elements")
 

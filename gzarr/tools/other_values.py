@@ -121,8 +121,9 @@ def other_values(root: Group, nodes: Mapping[str, NodeMetadata]) -> dict[str, li
             ]
 
     def inside(prefix: str) -> list[str]:
-        keys = (key[len(start) :] for key in store.list_prefix(prefix))
-        return [key for key in keys if not any(map(_is_ignored, key.split("/")))]
+        # The group above, whose own name may begin with a dot, is a node.
+        keys = store.list_prefix(prefix)
+        return [key[len(start) :] for key in keys if not any(map(_is_ignored, key[len(prefix) :].split("/")))]
 
     for begin in range(0, len(folders), _TOGETHER):
         part = folders[begin : begin + _TOGETHER]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import functools
 import pickle
+import uuid
 from concurrent.futures import FIRST_COMPLETED, Executor, wait
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from ..errors import ArgumentError
-from ..nodes.change import documents_first
 from ..stores import why_not_shared
 
 if TYPE_CHECKING:
@@ -60,9 +60,6 @@ def as_executor(client: Any) -> Executor:
 def check_shared(store: ReadableStore, what: str) -> None:
     """Raise ArgumentError if other processes do not see what is in a store."""
     reason = why_not_shared(store)
-    if reason is None and documents_first(store) and not getattr(store, "read_only", True):
-        # A fork of a session can be pickled: what is written to it is lost unless somebody merges it.
-        reason = "what they write in Icechunk would not become part of its session"
     if reason is not None:
         raise ArgumentError(f"{what}, {store!r}, cannot be used by other processes: {reason}; omit client=")
 
@@ -80,7 +77,9 @@ def in_processes(executor: Executor, work: WorkOfProcesses[Found], parts: Iterab
     pending: set[Future[Found]] = set()
     try:
         while True:
-            pending |= {executor.submit(_work_on, data, part) for part in islice(left, _AHEAD - len(pending))}
+            # One by one: what has been submitted is known if the next part, or its submission, fails.
+            for part in islice(left, _AHEAD - len(pending)):
+                pending.add(executor.submit(_work_on, data, part))
             if not pending:
                 return
             done, pending = wait(pending, return_when=FIRST_COMPLETED)
@@ -92,15 +91,18 @@ def in_processes(executor: Executor, work: WorkOfProcesses[Found], parts: Iterab
 
 
 def pickled(work: WorkOfProcesses[Any]) -> bytes:
-    """Return what other processes make the work of.
+    """Return what other processes make the work of: other bytes each time, for they keep what they have made.
+
+    Sources of equal names may have changed since, such as the document of references at a URL.
 
     Raises
     ------
     ArgumentError
         If it cannot be given to other processes.
     """
+    named = uuid.uuid4().hex, work
     try:
-        return pickle.dumps(work)
+        return pickle.dumps(named)
     # (Icechunk refuses writable sessions with a ValueError.)
     except (pickle.PicklingError, AttributeError, TypeError, ValueError) as error:
         reason = error
@@ -112,7 +114,7 @@ def pickled(work: WorkOfProcesses[Any]) -> bytes:
             f"other processes cannot be given the work: {reason}; define functions in a module"
         ) from None
     try:
-        data: bytes = dumps(work)
+        data: bytes = dumps(named)
     except Exception as error:
         raise ArgumentError(f"other processes cannot be given the work: {error}") from error
     return data
@@ -120,7 +122,7 @@ def pickled(work: WorkOfProcesses[Any]) -> bytes:
 
 @functools.lru_cache(maxsize=8)
 def _unpickled(data: bytes) -> WorkOfProcesses[Any]:
-    work: WorkOfProcesses[Any] = pickle.loads(data)
+    work: WorkOfProcesses[Any] = pickle.loads(data)[1]
     return work
 
 

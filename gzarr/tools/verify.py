@@ -9,11 +9,12 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from ..arrays.array import Array
 from ..arrays.read_options import check_missing
-from ..arrays.stored_chunks import grid_points, stored_chunks
+from ..arrays.stored_chunks import are_stored, grid_points, stored_chunks
 from ..codecs.codec import ArrayRepresentation
 from ..engines import kernels
 from ..engines.pool import thread_count
@@ -22,6 +23,7 @@ from ..flags import check_flags
 from ..metadata.model import ArrayMetadata
 from ..plan.decode_program import analyse
 from ..progress import watch
+from ..stores import io_threads
 from ..stores.base import ByteRange, is_listable
 from ..stores.keys import join_path
 from .located import locate
@@ -40,6 +42,8 @@ if TYPE_CHECKING:
 #: Limit of the decoded bytes held at a time; a single chunk may have more.
 BATCH_BYTES: Final = 64 << 20
 _BATCH_CHUNKS: Final = 1024
+#: Chunks that a store that cannot list is asked for at a time.
+_ASKED: Final = 256
 #: Limit of the absent chunks of an array that are listed one by one: its shape may imply 2**90.
 MAX_ABSENT: Final = 100_000
 _MASK_BITS: Final = 9
@@ -171,7 +175,6 @@ class _CheckedChunks:
         self._store = store
         self._path = path
         self._metadata = metadata
-        self._listed = is_listable(store)
         # The parts of chunks beyond the array's end are decoded, too.
         grid = metadata.chunk_grid
         self._grid = grid.resized(grid.covered_shape)
@@ -181,7 +184,7 @@ class _CheckedChunks:
         self._levels = decoding.levels
         self._unit = decoding.chunk.shape
         self._missing = missing
-        self._seen = _Seen(metadata.grid_shape) if missing == "error" and self._listed else None
+        self._seen = _Seen(metadata.grid_shape) if missing == "error" else None
         nbytes = max(math.prod(metadata.chunk_shape) * metadata.dtype.itemsize, 1)
         self.batch = max(min(BATCH_BYTES // nbytes, _BATCH_CHUNKS), 1)
         if metadata.dtype.hasobject:
@@ -189,12 +192,24 @@ class _CheckedChunks:
             self.batch = min(self.batch, thread_count())
 
     def stored(self) -> Iterator[tuple[str, Coords]]:
-        """Yield key and coordinates of the stored chunks (shards), or of all chunks if the store cannot list."""
-        if self._listed:
+        """Yield key and coordinates of the stored chunks (shards)."""
+        if is_listable(self._store):
             yield from stored_chunks(self._store, self._metadata, self._path)
             return
-        for coords in grid_points(self._metadata.grid_shape):
-            yield self._key(coords), coords
+        grid = ((self._key(coords), coords) for coords in grid_points(self._metadata.grid_shape))
+        while some := list(itertools.islice(grid, _ASKED)):
+            yield from itertools.compress(some, self._are_stored([key for key, _ in some]))
+
+    def _are_stored(self, keys: Sequence[str]) -> Sequence[bool]:
+        """Return whether each key has a value; True if the store does not tell, for reading it will say why."""
+        try:
+            return are_stored(self._store, keys)
+        except StoreError:
+            if len(keys) == 1:
+                return [True]
+            # Side by side: each may fail only after a long wait.
+            found = io_threads.call_all([partial(self._are_stored, [key]) for key in keys])
+            return [stored for (stored,) in found]
 
     def absent(self) -> Iterator[Problem]:
         """Yield a problem for each absent chunk (shard)."""
@@ -338,9 +353,9 @@ def verify(
 
     Checksums, sizes, shard indexes and metadata documents are checked as in a read; chunks without a checksum are
     counted, because damage that leaves them decodable is not found. Consolidated metadata is not checked, and only used
-    where a store cannot list its keys: there, it tells what is below a group. Values that are part of no node are not
-    looked at. At most 64 MiB of decoded chunks are held at a time, or one larger chunk; of strings, which may be of any
-    length, one for each thread.
+    where a store cannot list its keys: there, it tells what is below a group, and each chunk is asked for before it is
+    read. Values that are part of no node are not looked at. At most 64 MiB of decoded chunks are held at a time, or one
+    larger chunk; of strings, which may be of any length, one for each thread.
 
     Parameters
     ----------
