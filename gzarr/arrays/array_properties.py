@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import math
 from typing import TYPE_CHECKING, Any, Literal
@@ -132,9 +133,10 @@ class ArrayProperties:
     def fill_value(self) -> Any:
         """Value of the elements of absent chunks, or None if the metadata has none.
 
-        Without one, they read as zeros, and dates and times as NaT.
+        Without one, they read as zeros, and dates and times as NaT. A list, a mapping or a record is a copy: changing
+        it does not change the array.
         """
-        return self._metadata.fill_value
+        return copy.deepcopy(self._metadata.fill_value)
 
     @property
     def dimension_names(self) -> tuple[str | None, ...] | None:

@@ -68,7 +68,8 @@ class ReadableArray(ArrayProperties):
 
         Returns
         -------
-        Array on the array's device (NumPy or CuPy), or a scalar where NumPy would return one.
+        Array on the array's device (NumPy or CuPy); a scalar where no axis is left, with ``...`` too, as in
+        zarr-python.
 
         Raises
         ------

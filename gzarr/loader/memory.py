@@ -16,7 +16,7 @@ import numpy as np
 from ..arrays.outputs import HOST, DeviceResults
 from ..arrays.recycling import RecycledResults
 from ..codecs.codec import ArrayRepresentation
-from ..engines.cpu.threads import fill_chunk
+from ..engines.cpu.threads import copying, fill_chunk
 from ..engines.cuda.devices import get_device
 from ..engines.cuda.handing_over import hand_over, leaves, wait_for
 from ..engines.cuda.streams import BorrowedStream
@@ -113,9 +113,11 @@ class HostMemory:
         return results.empty((max(nbytes, room),), np.dtype(np.uint8))
 
     def constant(self, value: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Any:
-        """Return a read-only array of one value."""
+        """Return an array of one value, which is not to be changed; of objects that can be, of copies."""
         # Not np.array(value, dtype): a list or an array may be one object.
-        return fill_chunk(value, ArrayRepresentation(shape, dtype))
+        filled = fill_chunk(value, ArrayRepresentation(shape, dtype))
+        copy = copying(value, dtype)
+        return filled if copy is None else copy(filled, out=np.empty(shape, object))
 
     def copied(self, arrays: Mapping[str, Any], mark: Any) -> tuple[dict[str, Any], Any]:
         """Return copies."""

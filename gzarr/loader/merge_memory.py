@@ -9,7 +9,8 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ..arrays.elements import exported, on_host
+from ..arrays.conversion import on_host
+from ..arrays.elements import exported
 from ..arrays.outputs import HOST, DeviceResults
 from ..arrays.tensors import is_tensor
 from ..engines.cuda.devices import get_device

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from ...arrays.elements import as_data, on_host
+from ...arrays.conversion import on_host
+from ...arrays.elements import as_data
 from ...documents.json import quote
 from ...errors import ArgumentError, GzarrError
 from ...hierarchy.open import open_array
