@@ -14,6 +14,7 @@ def release_memory() -> None:
     default); scratch buffers of threads (at most about 64 MiB); and for each CUDA device, page-locked memory (at most
     2 GiB), gzarr's own streams, and the blocks that CuPy's default memory pool has cached for these streams. The
     call waits for work on these streams. Other memory in CuPy's pools is CuPy's (``cupy.get_default_memory_pool()``).
+    Page-locked batches of a ``Loader(pin_memory=True)`` stay with the loader.
 
     Any thread may call this at any time; reads and writes in progress are not disturbed.
 

@@ -132,8 +132,9 @@ class Loader:
     pin_memory
         Whether batches in host memory are page-locked, so that a copy to the current CUDA device
         (``tensor.to("cuda", non_blocking=True)``) runs while the host goes on. Such copies belong on the stream that is
-        current when the next batch is asked for: their memory is not used again before it has passed them. The memory
-        stays with the loader. What ``transform`` makes is not page-locked.
+        current when the next batch is asked for: their memory is not used again before it has passed them. A process
+        may choose its device after the loader was made. The memory stays with the loader, also when
+        :func:`gzarr.release_memory` is called. What ``transform`` makes is not page-locked.
     stack
         Names of arrays that make up one, in this order, with an axis for them after that of the samples: several
         variables as the channels of ``batch["data"]`` (with :class:`Windows`, of ``batch["x"]``); or a dict of such
@@ -256,7 +257,10 @@ class Loader:
             raise ArgumentError(
                 'pin_memory=True is for batches in host memory: open the arrays with device="cpu", or leave it out'
             )
-        self._pinned = PinnedResults(pinning_device()) if pin_memory else None
+        if pin_memory:
+            # Fails now if it must.
+            pinning_device()
+        self._pinned = PinnedResults() if pin_memory else None
         self._like = like
         self._arrays, self._sampler = volumes, sampler
         self._batch_size, self._rank, self._world_size = batch_size, rank, world_size

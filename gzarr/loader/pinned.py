@@ -1,9 +1,12 @@
 """Page-locked memory of an epoch's batches in host memory, which a device copies from while the host goes on.
 
 A copy to a device may still read a batch after the last array over it is gone. Such a copy was enqueued before. So
-memory that was given back is used again only after an event on the consumer's stream that was recorded later: when the
-next batch is asked for. At most as much memory is held as copies in progress, and the batches themselves, need.
+memory that was given back is used again only after the events that were recorded on the consumer's streams each time
+that a batch was asked for. At most as much memory is held as copies in progress, and the batches themselves, need.
 Several iterators over one loader are taken to copy on one stream.
+
+The device is the one that is current where batches are asked for. When a loader is made, or pickled for other
+processes, that may still be another one: ranks choose theirs later. Page-locked memory serves all devices.
 
 The driver knows the range of addresses, not the array: so ``tensor.is_pinned()`` is to be true for a tensor over any
 part of it, and PyTorch copies from it without waiting. Its own allocator of pinned memory, which delays reuse by events
@@ -12,6 +15,7 @@ too, knows nothing of this memory.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 from collections import deque
@@ -41,7 +45,7 @@ _live: WeakValueDictionary[int, Any] = WeakValueDictionary()
 
 
 def pinning_device() -> str:
-    """Return the CUDA device whose streams copy batches, without initialising CUDA.
+    """Return the calling thread's CUDA device, whose streams copy batches, without initialising CUDA.
 
     Raises
     ------
@@ -58,31 +62,42 @@ def pinning_device() -> str:
 
 
 class PinnedResults(RecycledResults):
-    """NumPy arrays in page-locked memory that is used again, for all epochs of a loader.
+    """NumPy arrays in page-locked memory that is used again, for all epochs of a loader."""
 
-    Parameters
-    ----------
-    device
-        The device that copies them, ``"cuda:N"``. It is used from the first array on.
-    """
-
-    def __init__(self, device: str) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.device = device
-        # Given back, with an event after the copies that may read it.
+        # The consumer's, "cuda:N". It is used from the first array on; threads of a loader have none of their own.
+        self._device = ""
+        # Given back, with an event after the copies that may read it; later than all events before.
         self._waiting: deque[tuple[Event, list[Bytes]]] = deque()
         _live[id(self)] = self
 
-    def __reduce__(self) -> tuple[type[PinnedResults], tuple[str]]:
-        # Another process has memory of its own.
-        return PinnedResults, (self.device,)
+    def __reduce__(self) -> tuple[type[PinnedResults], tuple[()]]:
+        # Another process has memory of its own, and another device.
+        return PinnedResults, ()
+
+    def begin(self, stream: Any) -> None:
+        """Take the device of a consumer's stream for new memory.
+
+        Parameters
+        ----------
+        stream
+            A stream of PyTorch's, or None for CuPy's current one.
+
+        Raises
+        ------
+        DeviceError
+            If there is no device.
+        """
+        ordinal = getattr(stream, "device_index", None)
+        self._device = pinning_device() if ordinal is None else f"cuda:{ordinal}"
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
         """Return a new array, uninitialised."""
         nbytes = math.prod(shape) * dtype.itemsize
         if not nbytes or dtype.hasobject:
             return HOST.empty(shape, dtype)
-        with devices.get_device(self.device) as device:
+        with devices.get_device(self._device) as device:
             memory = self._used_before(nbytes)
             if memory is None:
                 each = -(-nbytes // result_memory.ALIGNMENT) * result_memory.ALIGNMENT
@@ -99,27 +114,43 @@ class PinnedResults(RecycledResults):
         """Return memory that was used before; wait for a copy from it rather than take more."""
         while (memory := self._kept_for(nbytes)) is None:
             try:
-                event, memories = self._waiting.popleft()
+                oldest = self._waiting[0]
             except IndexError:
                 return None
-            event.synchronize()
-            for each in memories:
-                self._keep(each)
+            oldest[0].synchronize()
+            self._settle(oldest)
         return memory
 
+    def _settle(self, oldest: tuple[Event, list[Bytes]]) -> None:
+        """Keep memory whose event is over."""
+        # Only now, so that no thread goes on to a later event before. Another one may have waited for this one, too.
+        with contextlib.suppress(ValueError):
+            self._waiting.remove(oldest)
+            for memory in oldest[1]:
+                self._keep(memory)
+
     def copied_on(self, stream: Any) -> None:
-        """Note that all copies from what was given back until now are on a stream, or over."""
+        """Note that all copies from what was given back until now are on a stream, on earlier ones, or over.
+
+        Parameters
+        ----------
+        stream
+            As for :meth:`begin`; streams and their devices may change.
+        """
         memories = self._returned.taken()
-        if not memories:
-            return
         try:
-            with devices.get_device(self.device) as device:
+            self.begin(stream)
+            with devices.get_device(self._device) as device:
                 event = device.as_stream(stream).record(device.event())
         except BaseException:
             # A stream that is refused must not cost the memory.
             self._returned.items.extend(memories)
             raise
+        # Also without memory: a batch that is in use may have been copied on this stream.
         self._waiting.append((event, memories))
+        with contextlib.suppress(IndexError):
+            while (oldest := self._waiting[0])[0].done:
+                self._settle(oldest)
 
     def close(self) -> None:
         """Do nothing: the loader's next epoch uses the memory."""

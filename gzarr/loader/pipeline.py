@@ -6,6 +6,7 @@ import os
 import time
 import weakref
 from functools import partial
+from inspect import GEN_RUNNING, getgeneratorstate
 from typing import TYPE_CHECKING, Any, Final
 
 from .. import ending
@@ -17,7 +18,7 @@ from .like import consumer_stream, converted, converter, sparse_converter
 from .work import EpochWork
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Generator
 
     from .documents import Documents
     from .epoch import Epoch
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 # Longest wait for another thread until Python looks for signals, in seconds.
 _LOOK_S: Final = 0.5
+#: The device that is current where a batch is asked for.
+_CURRENT: Final = "cuda"
 
 
 class Pipeline:
@@ -54,21 +57,25 @@ class Pipeline:
         progress: Callable[[int | None], None],
         documents: Documents,
     ) -> None:
+        like, pinned = giving.like, giving.pinned
+        if pinned is not None:
+            pinned.begin(consumer_stream(like, _CURRENT))
         self._pid = os.getpid()
         self._steps = epoch.steps(begin)
         new_work = partial(EpochWork, epoch, begin, giving, documents)
         self._work = work = new_work()
-        self._inline: Iterator[Ready] | None = None
+        self._inline: Generator[Ready] | None = None
         self._given = 0
         # One thread at a time takes a batch. Reentrant: a call within a call, in a handler of a signal or a function of
         # the user's, would wait for itself.
         self._turn = RLock()
         # A batch that could not be handed over yet.
         self._kept: Ready | None = None
+        # Whether an error has come in the place of a batch, which was neither given out nor kept.
+        self._has_lost = False
         self._interrupt: type[BaseException] | None = None
         # When the consumer got the last batch.
         self._left: float | None = None
-        like, pinned = giving.like, giving.pinned
         self._copy = giving.copy
         self._like, self._device = like, work.device
         self._convert = converter(like, self._device)
@@ -76,7 +83,7 @@ class Pipeline:
         self._convert_sparse = sparse_converter(like) if has_sparse else None
         self._pinned = pinned
         # The device whose stream the consumer uses.
-        self._consumer = self._device if pinned is None else pinned.device
+        self._consumer = self._device if pinned is None else _CURRENT
         self._progress = progress
         self._close = weakref.finalize(self, work.stop)
         # Last: whatever comes once they run, an interrupt too, they end with this iterator.
@@ -106,11 +113,16 @@ class Pipeline:
                 if ending.is_alone():
                     raise GzarrError(ending.NO_THREADS)
             self._refuse_interrupted()
+            if is_own and self._inline is not None and getgeneratorstate(self._inline) == GEN_RUNNING:
+                raise ArgumentError(
+                    "this iterator of a loader is asked for a batch while it makes one, by a function that it calls or "
+                    "by the handler of a signal: ask for it afterwards; with prefetch=1 or more, a handler may ask"
+                )
             given, goes_on = self._given, self._goes_on
             result = self._measured()
             self._progress(self._given)
         except BaseException as error:
-            if not isinstance(error, Exception):
+            if not isinstance(error, Exception) or self._has_lost:
                 if goes_on:
                     self._interrupt = type(error)
                 # After an interrupt, the traceback may keep this iterator for long.
@@ -142,8 +154,10 @@ class Pipeline:
     def _refuse_interrupted(self) -> None:
         if self._interrupt is not None:
             # Without an error, whoever goes on would take this for the end of the epoch.
+            name = self._interrupt.__name__
+            article = "an" if name[0] in "AEIOU" else "a"
             raise ArgumentError(
-                f"this iterator of a loader was ended by a {self._interrupt.__name__}: iterate the loader anew; to go "
+                f"this iterator of a loader was ended by {article} {name}: iterate the loader anew; to go "
                 "on with the same epoch, after the batches that were given out, call "
                 "loader.load_state_dict(loader.state_dict()) before"
             )
@@ -167,21 +181,32 @@ class Pipeline:
             self.close()
         if work.stopped:
             raise StopIteration
-        ready = self._kept or (work.take() if self._inline is None else work.next_inline(self._inline))
-        if ready.failed:
-            if ready.turns:
-                self._given += 1
-            else:
-                # The reading itself failed: there is no batch to go on with.
-                self.close()
-            try:
-                raise ready.value
-            finally:
-                # An error's traceback has this frame: they would keep each other until garbage is collected.
-                del ready
-        self._kept = ready
-        result = self._handed_over(ready)
-        self._kept = None
+        given = self._given
+        try:
+            # Not kept meanwhile: a call within this one would give it out, too.
+            ready, self._kept = self._kept, None
+            if ready is None:
+                ready = work.take() if self._inline is None else work.next_inline(self._inline)
+            if ready.failed:
+                if ready.turns:
+                    self._given += 1
+                else:
+                    # The reading itself failed: there is no batch to go on with.
+                    self.close()
+                try:
+                    raise ready.value
+                finally:
+                    # An error's traceback has this frame: they would keep each other until garbage is collected.
+                    del ready
+            result = self._handed_over(ready)
+        except StopIteration:
+            raise
+        except Exception as error:
+            # The handler of a signal may raise anywhere. Of its own errors, gzarr raises none where a batch is taken
+            # from other threads, but that they are gone.
+            is_others = self._inline is not None or not isinstance(error, GzarrError)
+            self._has_lost = is_others and self._given == given and self._kept is None and not work.stopped
+            raise
         self._given += 1
         work.stats.batches += 1
         work.stats.samples += ready.turns - ready.skipped
@@ -190,20 +215,24 @@ class Pipeline:
 
     def _handed_over(self, ready: Ready) -> Any:
         """Return a batch as the consumer gets it."""
-        # A batch that was read ahead may be older than an import of JAX.
-        register_trees()
-        stream = consumer_stream(self._like, self._device)
-        # Errors that would come again, and so take the place of the batch: at first, of a device that has failed.
-        lasting: type[GzarrError] = DeviceError
+        # Errors that would come again, and so take the place of the batch.
+        lasting: tuple[type[GzarrError], ...] = ()
         try:
+            # A batch that was read ahead may be older than an import of JAX.
+            register_trees()
+            stream = consumer_stream(self._like, self._device)
+            # At first, of a device that has failed.
+            lasting = (DeviceError,)
             result = self._work.memory.hand_over(ready.value, ready.mark, stream, copy=self._copy)
             # Then, of a library that cannot hold the arrays.
-            lasting = GzarrError
+            lasting = (GzarrError,)
             if self._convert is not None or self._convert_sparse is not None:
                 return converted(result, self._convert, self._convert_sparse)
-        except lasting:
-            self._kept = None
-            self._given += 1
+        except Exception as error:
+            if isinstance(error, lasting):
+                self._given += 1
+            else:
+                self._kept = ready
             raise
         return result
 

@@ -35,7 +35,7 @@ from .permutation import mix
 from .stats import Stats
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 
     import numpy.typing as npt
 
@@ -545,7 +545,7 @@ class EpochWork:
         if self.ahead is not None:
             self.ahead.free(nbytes)
 
-    def inline(self) -> Iterator[Ready]:
+    def inline(self) -> Generator[Ready]:
         """Read and make ready without threads."""
         for begin, end in itertools.pairwise(self.bounds):
             for done in self._done(begin, end, self._block(begin, end)):

@@ -14,7 +14,7 @@ from ...guarded import Lock
 from ...reasons import pass_on
 from . import kvikio_files, machine_code, nvcomp, nvcomp_compress, streams
 from .cupy_errors import CupyErrors
-from .cupy_streams import CupyEvent, CupyStream, is_own_thread
+from .cupy_streams import PER_THREAD, CupyEvent, CupyStream, is_own_thread, of_caller
 from .driver import LOST, is_lost
 from .own_streams import OwnStream, knows_streams
 
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
 #: ``kDLCUDA`` and ``kDLCUDAManaged``.
 _DLPACK_CUDA: Final = (2, 13)
-#: Addresses of the default streams: the legacy one (0 and 1), and a thread's. They are the current device's.
-_PER_THREAD: Final = 2
 #: CuPy's device of the default streams, and of those that other libraries have made.
 _UNKNOWN: Final = -1
 #: ``cudaErrorDevicesUnavailable``.
@@ -224,7 +222,7 @@ class CupyDevice:
         import cupy
 
         with self._errors:
-            return CupyStream(cupy.cuda.get_current_stream(), self._errors)
+            return of_caller(cupy.cuda.get_current_stream(), self._errors)
 
     def as_stream(self, stream: Any) -> CupyStream:
         """Return a caller's stream as a CupyStream."""
@@ -241,12 +239,12 @@ class CupyDevice:
             found = self._imported(int(self._imported(stream).ptr))
             # The default streams of all devices have the same addresses.
             named = getattr(stream, "device_index", None)
-            if found.ptr <= _PER_THREAD and isinstance(named, int) and named != self.ordinal:
+            if found.ptr <= PER_THREAD and isinstance(named, int) and named != self.ordinal:
                 raise _of_another_device(named, self.name)
         self._check_stream(found)
         if found.device_id == _UNKNOWN:
             found = streams.kept(self.name, found)
-        return CupyStream(found, self._errors)
+        return of_caller(found, self._errors)
 
     def _imported(self, stream: Any) -> Any:
         """Return a stream of another library, or an address, as a stream of CuPy's."""
@@ -273,7 +271,7 @@ class CupyDevice:
         ordinal = stream.device_id
         if ordinal not in (_UNKNOWN, self.ordinal):
             raise _of_another_device(ordinal, self.name)
-        if stream.ptr < _PER_THREAD:
+        if stream.ptr < PER_THREAD:
             return
         with self._errors:
             try:
@@ -287,7 +285,7 @@ class CupyDevice:
                     "stream is being captured into a CUDA graph, and reads and writes wait on the host: make them "
                     "before or after the capture, or on another stream"
                 )
-            if stream.ptr == _PER_THREAD or ordinal != _UNKNOWN:
+            if stream.ptr == PER_THREAD or ordinal != _UNKNOWN:
                 return
             here, there = driver.ctxGetCurrent(), driver.streamGetCtx(stream.ptr)
             if there == here:

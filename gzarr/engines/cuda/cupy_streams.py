@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 #: ``cudaSuccess`` and ``cudaErrorNotReady``.
 _SUCCESS: Final = 0
 _NOT_READY: Final = 600
+#: Address of the calling thread's default stream; 0 and 1 are those of the legacy one, which is the device's.
+PER_THREAD: Final = 2
 
 
 def is_own_thread() -> bool:
@@ -127,3 +129,36 @@ class CupyStream:
         error = exc[1] if exc else None
         if isinstance(error, Exception) and self._errors.is_lack_of_compiler(error):
             raise no_compiler(error) from error
+
+
+class ThreadsStream(CupyStream):
+    """The default stream of the thread that makes this (``cupy.cuda.Stream.ptds``), also in other threads.
+
+    There, its address means another stream, and this is the legacy default stream in its place: that runs after what is
+    enqueued on the default streams of all threads, and they after that.
+    """
+
+    __slots__ = ("_own", "_thread")
+
+    def __init__(self, stream: Any, errors: CupyErrors) -> None:
+        self._own, self._errors = stream, errors
+        self._thread = threading.current_thread()
+
+    @property
+    def cupy(self) -> Any:
+        """CuPy's stream for the calling thread."""
+        if threading.current_thread() is self._thread:
+            return self._own
+        import cupy
+
+        return cupy.cuda.Stream.null
+
+    @property
+    def ptr(self) -> int:  # type: ignore[override]
+        """Its address in the calling thread."""
+        return int(self.cupy.ptr)
+
+
+def of_caller(stream: Any, errors: CupyErrors) -> CupyStream:
+    """Return a stream of a caller's, which may be used in all threads."""
+    return (ThreadsStream if stream.ptr == PER_THREAD else CupyStream)(stream, errors)

@@ -108,8 +108,6 @@ def current() -> str:
     DeviceError
         If a package is missing, with how to install it, or if CUDA was in use before this process was forked.
     """
-    if _make is not None:
-        return "cuda:0"
     missing = missing_parts()
     if missing:
         raise DeviceError(f'no CUDA device can be used: {"; ".join(missing)}; or use device="cpu"')
@@ -127,7 +125,9 @@ def current() -> str:
 
 def missing_parts() -> list[str]:
     """Return what this machine lacks to use a GPU, each with how to get it; does not initialise CUDA."""
-    if _make is not None:
+    global _complete
+    # To look again takes longer than to hand a batch over.
+    if _make is not None or _complete:
         return []
     found = [
         f"{title} is not installed ({COMMANDS['cuda13']}, or 'gzarr[cuda12]' for a driver of CUDA 12)"
@@ -142,6 +142,8 @@ def missing_parts() -> list[str]:
         )
     if not found and not _visible_devices().count:
         found.append("no NVIDIA driver, or no GPU that it sees (check with nvidia-smi)")
+    if not found:
+        _complete = True
     return found
 
 

@@ -103,7 +103,10 @@ class Visible:
 
 def is_initialised() -> bool:
     """Return whether anything in this process has initialised CUDA."""
-    return _count_if_initialised() is not None
+    global _initialised
+    # It stays so, and to load the library again takes longer than to ask it.
+    _initialised = _initialised or _count_if_initialised() is not None
+    return _initialised
 
 
 def is_lost() -> bool:
@@ -130,6 +133,7 @@ def _loaded() -> Any:
         return None
 
 
+_initialised = False
 _lost = False
 _used_before_fork = False
 

@@ -114,10 +114,10 @@ def check_idle(device: WatchedDevice) -> None:
 
 
 def made(device: WatchedDevice) -> int:
-    """Return how many calls of CUDA there were, but for those that free things."""
+    """Return how many calls of CUDA there were, but for those that free things or ask for the thread's device."""
     counts = device.cuda.host.counts()
-    frees = ("Free", "Destroy", "Unload")
-    return sum(n for name, n in counts.items() if name.startswith("cu") and not any(what in name for what in frees))
+    others = ("Free", "Destroy", "Unload", "cudaGetDevice")
+    return sum(n for name, n in counts.items() if name.startswith("cu") and not any(what in name for what in others))
 
 
 # -- a frame that kills

@@ -296,12 +296,14 @@ static void depend(coh_op *op, coh_stream *on, uint64_t number) {
 }
 
 /* The legacy default stream waits for all blocking streams of its device, and they wait for it. */
+static int waits_as_legacy(const coh_stream *stream, const coh_stream *other) {
+    return other != stream && other->device == stream->device && stream->kind != NON_BLOCKING &&
+           other->kind != NON_BLOCKING && (stream->kind == LEGACY || other->kind == LEGACY);
+}
+
 static void depend_on_legacy(coh_op *op, coh_stream *stream) {
-    if (stream->kind == NON_BLOCKING) return;
     for (coh_stream *other = coh_all_streams; other; other = other->next)
-        if (other != stream && other->device == stream->device && other->kind != NON_BLOCKING &&
-            (stream->kind == LEGACY || other->kind == LEGACY))
-            depend(op, other, other->enqueued);
+        if (waits_as_legacy(stream, other)) depend(op, other, other->enqueued);
 }
 
 static int start(coh_stream *stream) {
@@ -370,14 +372,6 @@ static void append(coh_op *op, void (*run)(void *self), void *self) {
     *end = after;
 }
 
-void coh_after_last(coh_stream *stream, void (*run)(void *self), void *self) {
-    pthread_mutex_lock(&coh_lock);
-    coh_op *last = stream->tail;
-    if (last) append(last, run, self);
-    pthread_mutex_unlock(&coh_lock);
-    if (!last) run(self);
-}
-
 typedef struct {
     atomic_size_t left; /* streams that have not come to it */
     void (*run)(void *self);
@@ -389,6 +383,20 @@ static void one_less(void *self) {
     if (atomic_fetch_sub(&counted->left, 1) > 1) return;
     counted->run(counted->self);
     free(counted);
+}
+
+/* What comes next on the stream runs after all of them. */
+void coh_after_last(coh_stream *stream, void (*run)(void *self), void *self) {
+    after_several *counted = malloc(sizeof *counted);
+    *counted = (after_several){1, run, self};
+    pthread_mutex_lock(&coh_lock);
+    for (coh_stream *other = coh_all_streams; other; other = other->next)
+        if (other->tail && (other == stream || waits_as_legacy(stream, other))) {
+            counted->left++;
+            append(other->tail, one_less, counted);
+        }
+    pthread_mutex_unlock(&coh_lock);
+    one_less(counted);
 }
 
 void coh_after_device(int device, void (*run)(void *self), void *self) {
