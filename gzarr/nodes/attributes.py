@@ -189,7 +189,8 @@ class Attributes(MutableMapping[str, Any]):
         function
             Function from a copy of all attributes as they are in the store to those that are to be there. Other threads
             wait, so that no change is lost. It is called again if another process has changed them meanwhile, and if it
-            raises, nothing is changed.
+            raises, nothing is changed. It is not to change anything itself: that is refused
+            (:class:`gzarr.errors.StoreError`) for the same node, and where it would have to wait for another thread.
         lock
             Whether to exclude other processes that also pass ``lock=True``, by a file lock beside the data. In object
             stores, no lock is needed: attributes that another process has changed meanwhile are read again.

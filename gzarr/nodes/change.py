@@ -31,12 +31,13 @@ from ..metadata.conventions import nczarr_dimensions
 from ..metadata.formats import FORMATS, consolidated_keys, keys_and_prefixes, node_at, node_keys, without_consolidated
 from ..metadata.model import ArrayMetadata, GroupMetadata
 from ..metadata.to_documents import array_documents, dump, group_documents
-from ..stores.base import GuardedErasing, LockingStore, WritableStore
+from ..stores.base import DirectoryStore, GuardedErasing, LockingStore, RemoteValues, WritableStore, is_listable
 from ..stores.file_locks import DOCUMENTS
+from ..stores.http_store import HttpStore
 from ..stores.keys import join_path
-from ..stores.locks import begin, between_processes, has_begun, hold, hold_node, is_linked
+from ..stores.locks import begin, between_processes, has_begun, hold, hold_node, innermost, is_linked
 from ..warned import warn
-from .documents import Documents, is_conditional, upward
+from .documents import Documents, from_the_top, is_conditional, is_document, upward
 from .enclosing import enclosing_groups
 from .folders import check_hides_nothing
 from .reader import NodeReader
@@ -57,6 +58,8 @@ _MOST_ATTEMPTS: Final = 200
 _LONGEST_PAUSE_S: Final = 0.5
 # Errors of a full disk, or an exhausted disk quota.
 _FULL: Final = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC))
+# Keys that are kept from a listing of what is erased, so that it need not be listed again.
+_MOST_KEPT: Final = 100_000
 # Errors of a file that this user may not change.
 _REFUSED: Final = (errno.EACCES, errno.EPERM, errno.EROFS)
 
@@ -81,9 +84,7 @@ def documents_first(store: object) -> bool:
     see that, because such a store commits both together (:attr:`gzarr.stores.ZarrStore.documents_first`).
     """
     # A cache passes changes on to its store.
-    while isinstance(inner := getattr(store, "store", None), WritableStore):
-        store = inner
-    return bool(getattr(store, "documents_first", False))
+    return bool(getattr(innermost(store), "documents_first", False))
 
 
 def reader_of(store: ReadableStore) -> NodeReader:
@@ -353,7 +354,25 @@ def change_node(
     documents: Documents | None = None,
 ) -> NodeMetadata:
     """Change the metadata of an array or group, according to ``node_type``; as :func:`change_array`."""
-    with hold_documents(store, path, lock=lock), begin(store, path, "documents"):
+    with hold_documents(store, path, lock=lock):
+        return change_held(store, path, zarr_format, change, done, node_type=node_type, documents=documents)
+
+
+def change_held(
+    store: Store,
+    path: str,
+    zarr_format: ZarrFormat | None,
+    change: Callable[[NodeMetadata], NodeMetadata],
+    done: Callable[[Any], None] | None = None,
+    *,
+    node_type: Literal["array", "group"],
+    documents: Documents | None = None,
+) -> NodeMetadata:
+    """Change metadata, as :func:`change_node`, where the documents of all groups above the node are held.
+
+    So nobody else changes those of the node. Who holds some is not to ask for more (:func:`gzarr.stores.locks.hold`).
+    """
+    with begin(store, path, "documents"):
         for attempt in attempts(store, path):
             if attempt or documents is None or not documents.can_be_relied_on():
                 documents = Documents(store)
@@ -624,12 +643,40 @@ def check_erasable(store: Store, path: str, layout: Layout | None) -> None:
 
 
 def erase_node(store: Store, path: str, layout: Layout | None) -> None:
-    """Erase the documents first, so that no reader sees an array that has lost chunks; then everything below.
+    """Erase a node with everything below it: in one step where the store can, and elsewhere the documents first.
 
-    Of a node that is a symbolic link, the link is erased, and nothing of what it leads to.
+    So no reader sees an array that has lost chunks, neither meanwhile nor if this fails. Of a node that is a symbolic
+    link, the link is erased, and nothing of what it leads to.
     """
     keys, prefixes = keys_and_prefixes(path, layout)
-    if layout is not None or not is_linked(store, path):
+    in_steps = _erases_in_steps(store)
+    # What is erased in steps has its own documents among those below, except in a draft.
+    if layout is not None or not (in_steps or is_linked(store, path)):
         store.erase_values(keys)
     for prefix in prefixes:
+        if in_steps:
+            _erase_in_steps(store, prefix)
+        # Also what has arrived since it was listed, and what else a store keeps for a prefix.
         store.erase_prefix(prefix)
+
+
+def _erases_in_steps(store: object) -> bool:
+    """Return whether readers of a store may see that some keys of a prefix are erased and others are not yet."""
+    # Directories get another name, and servers of files erase a folder by one request (to list it takes one for each
+    # folder). Changes of stores that take documents first are seen together.
+    in_one = isinstance(store, DirectoryStore) or isinstance(innermost(store), HttpStore) or documents_first(store)
+    return not in_one and is_listable(store)
+
+
+def _erase_in_steps(store: Store, prefix: str) -> None:
+    """Erase all documents that have a prefix, and where requests take long, also what else one listing shows."""
+    most = _MOST_KEPT if isinstance(store, RemoteValues) else 0
+    documents: list[str] = []
+    others: list[str] = []
+    for key in store.list_prefix(prefix):
+        if is_document(key):
+            documents.append(key)
+        elif len(others) < most:
+            others.append(key)
+    store.erase_values(from_the_top(documents))
+    store.erase_values(others)

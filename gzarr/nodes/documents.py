@@ -6,6 +6,7 @@ import errno
 import time
 from typing import TYPE_CHECKING, Final
 
+from ..metadata.formats import FORMATS, is_document_name
 from ..stores.base import ByteRange, ConditionalStore, SizedStore, knows_of
 
 if TYPE_CHECKING:
@@ -22,6 +23,8 @@ MAX_DOCUMENT_NBYTES: Final = 64 << 20
 NODES_PER_REQUEST: Final = 1000
 # Bytes of the longest name of a file or directory in the usual file systems.
 _LONGEST_NAME: Final = 255
+#: Names of the documents that make nodes; others, such as attributes in version 2, describe them.
+NODE_DOCUMENTS: Final = frozenset(name for format in FORMATS.values() for name in format.node_documents)
 
 
 def fetch(
@@ -128,6 +131,19 @@ def is_too_long(key: str, error: StoreError) -> bool:
     """
     names = key.split("/") if error.errno == errno.ENAMETOOLONG else []
     return any(len(name.encode(errors="surrogatepass")) > _LONGEST_NAME for name in names)
+
+
+def is_document(key: str) -> bool:
+    """Return whether a key has the name of a document in any format but a draft, whose documents lie elsewhere."""
+    return is_document_name(key.rpartition("/")[2])
+
+
+def from_the_top(keys: Iterable[str]) -> list[str]:
+    """Return documents in the order in which they are erased; they are written in the opposite one.
+
+    A node goes before those below it, and with the first of its documents: no reader sees it without the others.
+    """
+    return sorted(keys, key=lambda key: (key.count("/"), key.rpartition("/")[2] not in NODE_DOCUMENTS))
 
 
 def upward(path: str) -> list[str]:

@@ -11,9 +11,9 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from ..errors import ArgumentError, MetadataError, StoreError
-from ..metadata.formats import FORMATS, node_at
+from ..metadata.formats import node_at
 from ..stores.base import RemoteValues, is_listable
-from .documents import Documents
+from .documents import NODE_DOCUMENTS, Documents
 from .reader import NOT_LISTABLE, listed_below
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 # Limits of the keys that are looked at, one page of a listing of an object store, and of the nodes.
 _PROBED_KEYS: Final = 1000
 _PROBED_NODES: Final = 20
-_NAMES: Final = {name for format in FORMATS.values() for name in format.node_documents}
 
 
 def hides_nodes(documents: Documents, path: str, format: Format, *, apart_from: str | None = None) -> bool:
@@ -36,7 +35,7 @@ def hides_nodes(documents: Documents, path: str, format: Format, *, apart_from: 
     places: dict[str, list[str]] = {}
     for key in _first_keys(documents, prefix):
         place, _, name = key.rpartition("/")
-        if len(place) > len(path) and name in _NAMES and place != apart_from:
+        if len(place) > len(path) and name in NODE_DOCUMENTS and place != apart_from:
             places.setdefault(place, []).append(key)
     outermost: list[str] = []
     for place in sorted(places, key=lambda place: place.count("/")):

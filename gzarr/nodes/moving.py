@@ -21,11 +21,10 @@ from ..metadata.formats import (
 )
 from ..metadata.model import ArrayMetadata
 from ..stores.base import is_listable
-from ..stores.keys import is_document
 from ..stores.local import LocalStore
 from ..stores.locks import claim, hold_node, is_linked, is_within
 from .change import (
-    change_node,
+    change_held,
     check_erasable,
     data_set,
     documents_first,
@@ -37,6 +36,7 @@ from .change import (
     reader_of,
 )
 from .create import create_documents, discarding, stage_at, take_back, write_parents
+from .documents import from_the_top, is_document
 from .enclosing import enclosing_groups
 from .location import advising, check_name, description, inspect_location
 
@@ -148,12 +148,12 @@ def _moved_dimensions(store: Store, source: str, dest: str) -> dict[str, list[st
 
 
 def _set_dimensions(store: Store, path: str, dimensions: list[str]) -> None:
-    """Set the paths of the dimensions of an array of NCZarr."""
+    """Set the paths of the dimensions of an array of NCZarr, in a group whose documents are held."""
 
     def change(metadata: NodeMetadata) -> NodeMetadata:
         return nczarr.with_dimensions(metadata, dimensions) if isinstance(metadata, ArrayMetadata) else metadata
 
-    change_node(store, path, nczarr.ZARR_FORMAT, change, node_type="array")
+    change_held(store, path, nczarr.ZARR_FORMAT, change, node_type="array")
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,26 +286,33 @@ class _Move:
             with contextlib.suppress(StoreError):
                 take_back(self.store, writing)
                 # No reader sees nodes that have lost chunks.
-                self.store.erase_values([key for key in made if is_document(key)])
-                self.store.erase_values(made)
+                self.store.erase_values(from_the_top(filter(is_document, made)))
+                # Those of drafts were written last.
+                self.store.erase_values(reversed(made))
             raise
 
     def _copied(self, target: Store) -> Iterator[tuple[str, Any]]:
-        """Yield all new keys and their values: the own documents last, but where documents come first, from the top."""
+        """Yield all new keys and their values: documents last, up to the top, or from there, where they come first."""
         first = documents_first(target)
         if first:
             yield from self._own_documents()
             for before, after in self.prefixes:
                 below = set(filter(is_document, self.store.list_prefix(before))) - self.documents.keys()
-                for key in sorted(below, key=lambda key: key.count("/")):
+                for key in from_the_top(below):
                     yield after + key[len(before) :], self._document(key)
-        for before, after in self.prefixes:
+        # The first prefix of a draft is that of documents.
+        for before, after in reversed(self.prefixes):
+            documents: list[str] = []
             for key in self.store.list_prefix(before):
-                if key in self.documents or (first and is_document(key)):
+                if key in self.documents:
                     continue
-                value: Any = self._document(key) if is_document(key) else self.store.get(key)
-                if value is not None:
+                if is_document(key):
+                    documents.append(key)
+                elif (value := self.store.get(key)) is not None:
                     yield after + key[len(before) :], value
+            if not first:
+                for key in reversed(from_the_top(documents)):
+                    yield after + key[len(before) :], self._document(key)
         if not first:
             yield from self._own_documents()
 

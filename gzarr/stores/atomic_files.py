@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from .descriptors import open_into
 from .directories import flush, make_directories, sync_directory
-from .leftovers import clean_once, is_cleaned
+from .leftovers import clean_once, uncleaned
 from .removal import remove_left_over
 from .temporary_names import TEMPORARY, temporary_name, temporary_prefix
 
@@ -190,7 +190,7 @@ class FolderWriter:
     def uncleaned_folders(self, folders: Sequence[str]) -> list[str]:
         """Return those folders that exist, and that this process has not cleaned."""
         remove_left_over()
-        return [folder for folder in folders if not is_cleaned(folder) and os.path.isdir(folder)]  # noqa: PTH112
+        return [folder for folder in uncleaned(folders) if os.path.isdir(folder)]  # noqa: PTH112
 
     def clean_folders(self, folders: Sequence[str], written: str | None) -> None:
         """Remove the leftovers of killed writers; the time of ``written``, a new file, is the current time."""

@@ -145,6 +145,12 @@ class FileLock:
         self._fds, self._file, self._thread = [], None, None
 
 
+def holds_documents() -> bool:
+    """Return whether this thread holds the lock of some documents."""
+    thread = threading.get_ident()
+    return any(lock._thread == thread and os.path.basename(lock.path) == DOCUMENTS for lock in list(_open_locks))  # noqa: PTH119
+
+
 def release_all(locks: Iterable[FileLock]) -> None:
     """Release some locks, the last taken first, those that are held."""
     for lock in reversed([*locks]):

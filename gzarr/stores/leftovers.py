@@ -18,29 +18,24 @@ from typing import TYPE_CHECKING
 
 from .claims import hold_claim
 from .removal import erase_directory, remove_left_over
-from .temporary_names import TEMPORARY, is_claim, is_of_ended, temporary_prefix
+from .temporary_names import TEMPORARY, is_claim, is_of_ended
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 _UNTOUCHED_NS = 24 * 3600 * 10**9
 # A directory is scanned once per process, and only up to this many entries.
 _MOST_SCANNED = 100_000
 _MOST_REMEMBERED = 100_000
 _scanned: set[str] = set()
-# Prefix of the process that has scanned these.
-_scanner = ""
+if hasattr(os, "register_at_fork"):
+    # A forked child scans for itself.
+    os.register_at_fork(after_in_child=lambda: _scanned.clear())
 
 
-def is_cleaned(path: str) -> bool:
-    """Return whether this process has removed the leftovers from a directory."""
-    global _scanner
-    prefix = temporary_prefix()
-    if prefix != _scanner:
-        # A forked child scans for itself.
-        _scanned.clear()
-        _scanner = prefix
-    return path in _scanned
+def uncleaned(paths: Iterable[str]) -> list[str]:
+    """Return those directories from which this process has not removed the leftovers."""
+    return [path for path in paths if path not in _scanned]
 
 
 def clean_once(directory: int | None, base: str, path: str, now_ns: int) -> None:
@@ -56,7 +51,7 @@ def clean_once(directory: int | None, base: str, path: str, now_ns: int) -> None
         Current time of the file system's clock in nanoseconds: the modification time of a file just made.
     """
     remove_left_over()
-    if is_cleaned(path):
+    if path in _scanned:
         return
     if len(_scanned) >= _MOST_REMEMBERED:
         _scanned.clear()

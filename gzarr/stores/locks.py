@@ -1,8 +1,9 @@
 """Locks of stored values within one process: while a thread reads a value and changes it, no other thread changes it.
 
-Stored values share a few hundred locks. A thread that takes several takes them in order, which rules out deadlocks; a
-thread that changes the metadata of a node takes that lock before the locks of its chunks. Other processes are excluded
-by :func:`between_processes` only, see :meth:`gzarr.Array.write`, and by :func:`claim` from making the same node.
+Stored values share a few hundred locks. To rule out deadlocks, a thread takes nodes first, then documents, then chunks,
+and each kind in order. What a handler of a signal does, or a function that is called in the middle of a change, may ask
+for them in another order. It only waits for a moment then, and is refused. Other processes are excluded by
+:func:`between_processes` only, see :meth:`gzarr.Array.write`, and by :func:`claim` from making the same node.
 
 Nodes are held by their paths, with all below them if these may be erased or moved: nobody erases a group while a node
 below it is made. A thread gets all of the nodes that it asks for at once, so that none waits for another that waits.
@@ -29,6 +30,7 @@ from .base import DirectoryStore, LocalFiles, LockingStore, WritableStore
 from .claims import hold_claim
 from .descriptors import close_all
 from .directories import make_directories, remove_empty
+from .file_locks import holds_documents
 from .local_paths import file_name
 from .temporary_names import claim_name
 
@@ -38,12 +40,17 @@ if TYPE_CHECKING:
 _COUNT: Final = 256
 # Times that others may erase an empty directory in which a node is to be claimed.
 _MOST_ATTEMPTS: Final = 20
-# Time that who creates a node waits for others, most of whom take milliseconds, and between two looks.
+# Time that who creates a node, or asks out of order, waits for others, most of whom take milliseconds; and between two
+# looks.
 _PATIENCE_S: Final = 2.0
 _PAUSE_S: Final = 0.003
 _ABSENT: Final = (errno.ENOENT, errno.ENOTDIR)
 # Opens a directory for its path only; 0 where the system has no such thing.
 _PATH_ONLY: Final = getattr(os, "O_PATH", 0)
+_ADVICE: Final = (
+    "(a handler of a signal has interrupted that, or this is called by the function that changes attributes); nothing "
+    "was changed here. Make this change afterwards: let a handler set a flag for the program"
+)
 _locks: list[Any] = []
 # Of documents: who holds one may ask for locks of chunks, of threads and of processes, and not the other way round.
 _document_locks: list[Any] = []
@@ -90,12 +97,18 @@ def hold(
     store
         Store of the values.
     keys
-        Keys of the values. All locks are taken up front; a thread that holds some must not ask for more.
+        Keys of the values. All locks are taken up front; a thread that holds some is not to ask for more.
     *others
         Further stores, each with keys.
     documents
         Whether the values are documents.
+
+    Raises
+    ------
+    StoreError
+        If the thread holds some nevertheless, and would have to wait for another one, which may wait for it.
     """
+    keys = list(keys)
     wanted = _numbers(_root(store), keys)
     for other, more in others:
         wanted |= _numbers(_root(other), more)
@@ -104,7 +117,14 @@ def hold(
         for i in sorted(wanted):
             # Recorded before it is taken: an interrupt (Ctrl-C) may come right afterwards.
             asked.append(locks[i])
-            locks[i].acquire()
+            # Whoever asks in order need not be known until then. Keywords would take more time than the lock.
+            if locks[i].acquire(True, _PATIENCE_S):
+                continue
+            if not _are_held(locks[i + 1 :]) and not (documents and _are_held(_locks)):
+                locks[i].acquire()
+            else:
+                what = f"the documents of '/{keys[0].rpartition('/')[0]}'" if documents else repr(keys[0])
+                raise _out_of_order(f"{what} in {store!r}")
         yield
     finally:
         try:
@@ -113,6 +133,18 @@ def hold(
             # An interrupt came before the first one was released, or between two of them.
             _release(asked)
             raise
+
+
+def _are_held(locks: list[Any]) -> bool:
+    """Return whether this thread holds some of the locks."""
+    return any(lock._is_owned() for lock in locks)
+
+
+def _out_of_order(what: str) -> StoreError:
+    return StoreError(
+        f"{what}: another thread is changing this, and may wait for this thread, which is in the middle of another "
+        f"change {_ADVICE}"
+    )
 
 
 def _release(asked: list[Any]) -> None:
@@ -140,14 +172,22 @@ def hold_node(store: Any, *paths: str, below: bool = True) -> Iterator[None]:
     Parameters
     ----------
     store, paths
-        Store and paths of the nodes. The thread must not hold a lock of a stored value or of another node.
+        Store and paths of the nodes. The thread is not to hold a lock of a stored value or of another node.
     below
         Whether the nodes are held with all below them, as they have to be if they may be erased or moved.
+
+    Raises
+    ------
+    StoreError
+        If the thread holds a lock of a value nevertheless, and would have to wait for another one, which may wait for
+        it.
     """
     mine = _Hold(store, paths, below=below)
     try:
         while (other := _hold_or_find(mine)) is not None:
-            other.wait()
+            in_order = not _are_held(_document_locks) and not _are_held(_locks)
+            if not other.wait(-1 if in_order else _PATIENCE_S):
+                raise _out_of_order(f"{', '.join(repr(f'/{path}') for path in paths)} in {store!r}")
         yield
     finally:
         try:
@@ -182,14 +222,13 @@ class _Hold:
                 nested = nested or (self._below and _is_below(two, one)) or (other._below and _is_below(one, two))
         return nested and (self._in_files or _are_one(self._store, other._store))
 
-    def wait(self) -> None:
-        """Wait until it is given up."""
+    def wait(self, timeout: float) -> bool:
+        """Wait until it is given up, for some seconds or without limit (-1); return whether it is."""
         waiter = threading.Lock()
         waiter.acquire()
         self._waiting.append(waiter)
         # Looked at afterwards: who gives it up removes it first.
-        if self in _node_holders:
-            waiter.acquire()
+        return self not in _node_holders or waiter.acquire(timeout=timeout)
 
     def give_up(self) -> None:
         """Let other threads have the nodes; this may be done again after an interrupt."""
@@ -235,7 +274,7 @@ def _are_one(one: Any, other: Any) -> bool:
     from .remote_store import RemoteStore
     from .same_values import have_same_values
 
-    one, other = _innermost(one), _innermost(other)
+    one, other = innermost(one), innermost(other)
     if isinstance(one, RemoteStore) and isinstance(other, RemoteStore) and one.address() is not None:
         # Whatever headers are sent there.
         return one.address() == other.address()
@@ -246,13 +285,14 @@ def _are_two(one: Any, other: Any) -> bool:
     """Return whether two stores are dictionaries of their own, which a program may make while it fills another one."""
     from .memory import MemoryStore
 
-    stores = _innermost(one), _innermost(other)
+    stores = innermost(one), innermost(other)
     if not all(type(store) is MemoryStore and type(store.mapping) is dict for store in stores):
         return False
     return stores[0].mapping is not stores[1].mapping
 
 
-def _innermost(store: Any) -> Any:
+def innermost(store: Any) -> Any:
+    """Return the store that a cache, or several, pass changes on to, or the store itself."""
     while isinstance(inner := getattr(store, "store", None), WritableStore):
         store = inner
     return store
@@ -277,29 +317,35 @@ def begin(store: Any, path: str, change: str) -> Iterator[None]:
     StoreError
         If this thread is just changing it; nothing was changed.
     """
-    this = _changed(store, path, change)
-    begun: set[Any] = _own.__dict__.setdefault("begun", set())
-    if this in begun:
-        raise StoreError(
-            f"the {change} of '/{path}' in {store!r}: this thread is just changing it (a handler of a signal has "
-            "interrupted that, or this is called by the function that changes attributes); nothing was changed here. "
-            "Make this change afterwards: let a handler set a flag for the program"
-        )
+    if has_begun(store, path, change):
+        raise StoreError(f"the {change} of '/{path}' in {store!r}: this thread is just changing it {_ADVICE}")
+    this = _Change(store, path, change)
+    begun: list[_Change] = _own.__dict__.setdefault("begun", [])
     try:
-        begun.add(this)
+        begun.append(this)
         yield
     finally:
-        begun.discard(this)
+        with contextlib.suppress(ValueError):
+            begun.remove(this)
 
 
 def has_begun(store: Any, path: str, change: str) -> bool:
     """Return whether this thread has begun a change of a node: :func:`begin`."""
-    return _changed(store, path, change) in getattr(_own, "begun", ())
+    begun: list[_Change] = getattr(_own, "begun", [])
+    return bool(begun) and any(map(_Change(store, path, change).is_same, begun))
 
 
-def _changed(store: Any, path: str, change: str) -> tuple[Any, str]:
-    root = _root(store)
-    return (id(store), path) if root is None else _real_folder(root, path, {}), change
+class _Change:
+    """A change that a thread has begun of a node."""
+
+    def __init__(self, store: Any, path: str, change: str) -> None:
+        root = _root(store)
+        self._store, self._in_files = store, root is not None
+        self._what = change, self._in_files, _place(root, path, {})
+
+    def is_same(self, other: _Change) -> bool:
+        """Return whether it is the same change of the same node, whichever object stands for the store."""
+        return self._what == other._what and (self._in_files or _are_one(self._store, other._store))
 
 
 @contextlib.contextmanager
@@ -337,7 +383,7 @@ def claim(store: Any, path: str, *, creates: bool = False) -> Iterator[None]:
 
 def _take_claim(store: Any, path: str, held: contextlib.ExitStack, *, again: bool) -> bool:
     """Claim a node until a stack is closed, or return False if somebody else has; ``again`` if it may be claimed."""
-    root, inner = _root(store), _innermost(store)
+    root, inner = _root(store), innermost(store)
     # Links that are refused could lead to the file.
     if root is None or (isinstance(inner, LocalFiles) and inner.file_root() is None):
         return True
@@ -402,12 +448,21 @@ def between_processes(store: Any, keys: Iterable[str], below: str = "") -> conte
     ------
     ArgumentError
         If the store has no such locks.
+    StoreError
+        If the lock of a node is asked for by a thread that holds those of documents: another process may hold it, and
+        wait for these.
     """
     if not isinstance(store, LockingStore):
         raise ArgumentError(
             f"{store!r} has no locks between processes; only local stores have them. Without lock=True, processes may "
             "write to one array as long as no two write to the same chunk (in a sharded array, shard): let each write "
             "whole ones"
+        )
+    keys = tuple(keys)
+    if not keys and holds_documents():
+        raise StoreError(
+            f"'/{below.rstrip('/')}' in {store!r}: another process may be changing this with lock=True, and wait for "
+            f"this thread, which is in the middle of another change with lock=True {_ADVICE}"
         )
     return store.lock(*keys, below=below)
 
