@@ -100,12 +100,13 @@ def to_dask(
     if not (name is None or isinstance(name, str | bool)):
         raise gzarr.ArgumentError(f"name must be a string, a truth value or None, not {quote(name)}")
     blocks = _blocks(a, chunks)
+    edition = f"gzarr-{uuid.uuid4().hex}"
     if name is None or name is True:
-        name = f"gzarr-{dask.base.tokenize(a, blocks)}"
+        name = edition = f"gzarr-{dask.base.tokenize(a, blocks)}"
     elif name is False:
-        name = f"gzarr-{uuid.uuid4().hex}"
+        name = edition
     return dask.array.from_array(
-        TaskSource(a), chunks=blocks, name=name, inline_array=True, asarray=False, meta=_nothing_of(a)
+        TaskSource(a, edition=edition), chunks=blocks, name=name, inline_array=True, asarray=False, meta=_nothing_of(a)
     )
 
 
@@ -485,11 +486,15 @@ def connected(address: str) -> Any:
     """
     try:
         from distributed import Client
+        from distributed.comm import resolve_address
     except ImportError as error:
         raise gzarr.ArgumentError(
             f"clusters of dask need the package distributed ({COMMANDS['distributed']}): {error}"
         ) from error
     try:
+        # A client without a valid address waits for a minute until it ends. For the name of a host, a client may wait.
+        with contextlib.suppress(OSError):
+            resolve_address(address)
         client = Client(address, set_as_default=False)
     except (OSError, ValueError) as error:
         raise gzarr.ArgumentError(f"there is no scheduler of dask at {address!r}: {error}") from error

@@ -11,6 +11,8 @@ import numpy as np
 
 import gzarr
 
+from ..stores.sharing import home_of
+
 #: Arrays that a worker keeps open for tasks to come, and the most bytes of their descriptions.
 _KEPT_ARRAYS: Final = 64
 _KEPT_NBYTES: Final = 1 << 20
@@ -25,18 +27,34 @@ class _Portable:
         The array, or a view to read from.
     writes
         Whether tasks write to it.
+    edition
+        What a worker tells it from others of the same place and metadata by, whose values may be other ones, such as
+        those of other references at the same URL.
     """
 
-    def __init__(self, array: Any, *, writes: bool = False) -> None:
-        self.array = array
+    def __init__(self, array: Any, *, writes: bool = False, edition: str = "") -> None:
+        self._array = array
         self.writes = writes
-        # A scheduler pickles it for each task.
+        self._edition = edition
         self._described: bytes | None = None
 
+    @property
+    def array(self) -> Any:
+        """The array."""
+        if self._array is None:
+            data = self._described or b""
+            # What is large is not kept for other tasks.
+            self._array = _opened(data) if len(data) <= _KEPT_NBYTES else _opened.__wrapped__(data)
+        return self._array
+
     def __reduce__(self) -> tuple[Any, ...]:
-        if self._described is None:
-            self._described = self._describe()
-        return _arrived, (type(self), self.writes, self._described)
+        described = self._described
+        if described is None:
+            described = self._describe()
+            # A scheduler pickles it for each task. What takes its values along has others after a write.
+            if gzarr.stores.why_not_shared(self.array.store) is None:
+                self._described = described
+        return _arrived, (type(self), self.writes, described)
 
     def _describe(self) -> bytes:
         array: Any = self.array
@@ -56,7 +74,7 @@ class _Portable:
             "mode": "r+" if self.writes else "r",
             "write_empty_chunks": array.write_empty_chunks,
         }
-        described = (metadata, array.store, array.path, options, view)
+        described = (metadata, array.store, array.path, options, view, home_of(array.store), self._edition)
         try:
             return pickle.dumps(described)
         except (pickle.PicklingError, AttributeError, TypeError):
@@ -69,7 +87,12 @@ class _Portable:
 
 @functools.lru_cache(maxsize=_KEPT_ARRAYS)
 def _opened(data: bytes) -> gzarr.Array | gzarr.ArrayView:
-    metadata, store, path, options, view = pickle.loads(data)
+    metadata, store, path, options, view, home, _ = pickle.loads(data)
+    if home is not None and home != home_of(store):
+        raise gzarr.ArgumentError(
+            f"/{path} in {store!r} cannot be read by other processes: its files are in the memory of the process that "
+            "made the dask array. Copy it to a directory or an object store, or compute with scheduler='threads'"
+        )
     array = gzarr.Array(metadata, store, path, **options)
     if view is None:
         return array
@@ -78,9 +101,11 @@ def _opened(data: bytes) -> gzarr.Array | gzarr.ArrayView:
 
 
 def _arrived(kind: type[_Portable], writes: bool, data: bytes) -> _Portable:
-    """Restore an array in a worker, where all tasks share one, with its connections and what it has learned."""
-    opened = _opened if len(data) <= _KEPT_NBYTES else _opened.__wrapped__
-    arrived = kind(opened(data), writes=writes)
+    """Restore an array in a worker, where all tasks share one, with its connections and what it has learned.
+
+    A task opens it: the scheduler of dask.distributed unpickles it, too, and an error here would end a worker.
+    """
+    arrived = kind(None, writes=writes)
     arrived._described = data
     return arrived
 

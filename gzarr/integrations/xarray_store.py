@@ -239,11 +239,14 @@ class GzarrStore(AbstractDataStore):  # type: ignore[misc]
 
 
 def group_path(group: Any) -> str:
-    """Return the path of a group, also given as an object for paths; that of the root for None."""
+    """Return the path of a group, also given as an object for paths; that of the root for None.
+
+    Slashes that follow each other are one, as for xarray's own engine.
+    """
     path = os.fspath(group) if isinstance(group, os.PathLike) else "" if group is None else group
     if not isinstance(path, str):
         raise gzarr.ArgumentError(f"group must be the path of a group, such as 'a/b', not {quote(group)}")
-    return path
+    return re.sub("//+", "/", path)
 
 
 def _upward(path: str) -> list[str]:

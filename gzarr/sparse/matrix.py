@@ -69,6 +69,9 @@ class Matrix:
         # It keeps its shape, as arrays do.
         return _matrix_of, (self._snapshot.layout,)
 
+    def __dask_tokenize__(self) -> str:
+        return self._snapshot.token()
+
     def __repr__(self) -> str:
         now = self._snapshot
         rows, columns = now.shape

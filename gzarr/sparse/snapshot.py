@@ -115,6 +115,12 @@ class Snapshot:
     def _of_minor(self) -> str:
         return "column" if self.form == "csr" else "row"
 
+    def token(self) -> str:
+        """Return what tells dask that two matrices have the same elements: the tokens of their arrays."""
+        layout = self.layout
+        arrays = (layout.data, layout.indices, layout.indptr)
+        return " ".join((self.form, str(self.shape), *(array.__dask_tokenize__() for array in arrays)))
+
     def value_dtype(self, dtype: Any) -> np.dtype[Any]:
         """Return the type in which values are read."""
         wanted = self.dtype if dtype is None else as_dtype(dtype)

@@ -147,7 +147,7 @@ class DenseView(ExportedArray):
         return None
 
     def __dask_tokenize__(self) -> str:
-        said = f"{self.store!r} {self.name} {self.shape} {self.dtype} {self._scaling}"
+        said = f"{self._snapshot.token()} {self.dtype} {self._scaling}"
         return said if self._columns is None else f"{said} {self._columns.tobytes().hex()}"
 
     @property
