@@ -66,6 +66,7 @@ def choose(  # noqa: PLR0913
     big: bool = False,
     blosc_only: bool = False,
     ids: bool = True,
+    stored: np.dtype[Any] | None = None,
 ) -> tuple[Codec, ...]:
     """Return the chain of a chunk.
 
@@ -85,6 +86,9 @@ def choose(  # noqa: PLR0913
         Whether the format has zstd only inside Blosc containers.
     ids
         As for :func:`as_codecs`: whether the format names codecs by them.
+    stored
+        Dtype of the array in stored byte order, if filters of numbers take its bytes, as in version 2; None if they
+        take elements.
 
     Raises
     ------
@@ -101,7 +105,7 @@ def choose(  # noqa: PLR0913
                 raise ArgumentError(f"give either codecs= (the whole chain) or {name}= (a part of it), not both")
         chain = _in_order(as_codecs(codecs, dtype, "codecs", ids=ids), (), maker)
         if not isinstance(codecs, SourceCodecs):
-            _check_filters(chain, dtype)
+            _check_filters(chain, dtype if stored is None else stored, in_bytes=stored is not None)
         return chain
     given = () if _is_auto(serializer) else as_codecs(serializer, dtype, "serializer", ids=ids)
     before = () if _is_auto(filters) else as_codecs(filters, dtype, "filters", ids=ids)
@@ -119,7 +123,7 @@ def choose(  # noqa: PLR0913
         chain = _in_order(before, behind, given[0])
     else:
         chain = _in_order(before, (*given, *behind), maker)
-    _check_filters(chain, dtype)
+    _check_filters(chain, dtype if stored is None else stored, in_bytes=stored is not None)
     return chain
 
 
@@ -156,16 +160,26 @@ def _in_order(before: tuple[Codec, ...], behind: tuple[Codec, ...], maker: Codec
     return (*front, *codecs[at:])
 
 
-def _check_filters(codecs: Sequence[Codec], before: np.dtype[Any] | None) -> None:
-    """Raise if a filter of numcodecs makes of elements what it cannot undo; ``before`` is the type of the elements."""
+def _check_filters(codecs: Sequence[Codec], before: np.dtype[Any] | None, *, in_bytes: bool) -> None:
+    """Raise if a filter of numcodecs gets other elements than it is configured for, or cannot undo what it makes.
+
+    Parameters
+    ----------
+    codecs
+        The chain.
+    before
+        Dtype of the elements; None if it is not known.
+    in_bytes
+        Whether filters take the bytes of stored elements, whose byte order ``before`` has.
+    """
     for codec in codecs:
         if isinstance(codec, NumcodecsCodec):
             try:
-                before = codec.made_of(before)
+                before = (codec if in_bytes else codec.natively()).made_of(before)
             except ValueError as error:
                 raise ArgumentError(f"no such array can be created: {error}") from None
         elif isinstance(codec, ShardingIndexed):
-            _check_filters(codec.codecs, before)
+            _check_filters(codec.codecs, before, in_bytes=in_bytes)
         elif codec.kind == "array_to_array":
             before = before if isinstance(codec, TransposeCodec | ReshapeCodec) else None
         elif not isinstance(codec, BytesCodec | ShuffleCodec):

@@ -55,6 +55,7 @@ from .pcodec import decode_into, require_package
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from typing import Self
 
     import numpy.typing as npt
 
@@ -154,19 +155,31 @@ class NumcodecsCodec(Codec):
     def _takes_booleans(self) -> bool:
         return True
 
+    @property
+    def _takes_any_bits(self) -> bool:
+        return False
+
+    def natively(self) -> Self:
+        """Return the same codec, but filters of numbers with types in native byte order."""
+        if self.id not in ARRAY_TO_ARRAY:
+            return self
+        return replace(self, configuration=_in_native_order(self.configuration))
+
     def made_of(self, before: np.dtype[Any] | None) -> np.dtype[Any] | None:
         """Check that elements of new arrays can be read back; return the type of what is made of them.
 
         Parameters
         ----------
         before
-            Data type of the elements; None if it is not known. So is the result.
+            Data type of the elements, as they are stored; None if it is not known. So is the result.
 
         Raises
         ------
         ValueError
             If they cannot.
         """
+        if self.id == "categorize":
+            return self._encoded_dtype()
         if self.id not in ARRAY_TO_ARRAY:
             # Filters of others may make any elements.
             return np.dtype("u1") if self.id in PARAMETERS else None
@@ -179,12 +192,18 @@ class NumcodecsCodec(Codec):
         if not self._states_dtype() and before is None:
             return None
         made, taken = filter_types(self.id, self.configuration, before)
-        if taken.hasobject or taken.isbuiltin == _OF_ANOTHER_PACKAGE:
+        if taken.hasobject or _OF_ANOTHER_PACKAGE in (taken.isbuiltin, before is not None and before.isbuiltin):
             return None
         if self.id == "delta" and "b" in (made.kind, taken.kind):
             raise ValueError(f"{self.label} cannot undo differences of booleans, which have no sign; use packbits")
-        stated = {("decode_dtype" if self.id == "astype" else "dtype"): taken.str}
-        tried = replace(self, configuration={**self.configuration, **stated})
+        stated = "decode_dtype" if self.id == "astype" else "dtype"
+        if before is not None and not self._takes_any_bits:
+            numbers = np.dtype("i8").newbyteorder(before.byteorder) if before.kind in "mM" else before
+            if taken not in (before, numbers):
+                # numcodecs would take the bytes for numbers of the stated type.
+                advice = f"give it {stated}={numbers.str!r}" if numbers.kind in "biufc" else "it takes numbers"
+                raise ValueError(f"{self.label} is configured for {taken}, but gets {before}; {advice}")
+        tried = replace(self, configuration={**self.configuration, stated: taken.str})
         try:
             tried._call("decode", tried._call("encode", np.ones(2, taken)))
         except ValueError as error:
@@ -246,6 +265,14 @@ class NumcodecsBytesToBytes(NumcodecsCodec):
     @property
     def _takes_booleans(self) -> bool:
         return self.stored_dtype is None or np.dtype(self.stored_dtype).kind == "b"
+
+    @property
+    def _takes_any_bits(self) -> bool:
+        """Whether it is undone bit by bit, also where it takes bytes of other elements for its integers."""
+        if self.id != "delta":
+            return False
+        made, taken = filter_types(self.id, self.configuration, None)
+        return made == taken and taken.kind in "iu"
 
     @property
     def is_little_endian(self) -> bool:
@@ -414,6 +441,11 @@ class NumcodecsArrayToArray(NumcodecsCodec):
             # By default, numcodecs makes the type that it takes, and what follows may not take that byte order.
             stored.setdefault(made, native.str)
         return NumcodecsArrayToArray(self.id, stored), np.dtype(stored.get(made) or before)
+
+    def made_of(self, before: np.dtype[Any] | None) -> np.dtype[Any] | None:
+        """Check the filter whatever byte orders it states; return what version 2 would make of the stored elements."""
+        made = NumcodecsCodec.made_of(self.natively(), None if before is None else native(before))
+        return made if made is None or before is None else self.stored_as(before)[1]
 
     def stating_types(self, decoded: ArrayRepresentation) -> NumcodecsArrayToArray:
         """Return the filter with the types that it takes and makes, which documents may leave out."""

@@ -138,6 +138,7 @@ def new_metadata(
         big=format.features.byte_order_codec and stored.byteorder == ">",
         blosc_only=not format.features.zstd,
         ids=format.features.numcodecs_ids,
+        stored=None if format.features.byte_order_codec else stored,
     )
     order = choice("order", given["order"], ("C", "F"))
     if order == "F" and len(size) > 1 and not any(isinstance(codec, TransposeCodec) for codec in chain):

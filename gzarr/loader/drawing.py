@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from .cells import IntArray
 
+#: Part of all samples that may be missing by rounding errors.
+_ROUNDING: Final = 1e-9
 #: Rounds in which samples that would come more than once leave their surplus to the others.
 _ROUNDS: Final = 64
 #: Of more samples than these, some equal ones are drawn without looking at the others. Of fewer, a table is as quick,
@@ -141,7 +143,7 @@ def fitted(
     count: int,
     *,
     replace: bool,
-) -> npt.NDArray[np.float64]:
+) -> tuple[npt.NDArray[np.float64], bool]:
     """Return how often samples are expected if volumes come as often as they should, and all classes equally often.
 
     This is iterative proportional fitting (Deming and Stephan, 1940). Where both cannot be, classes come equally often,
@@ -157,11 +159,14 @@ def fitted(
         Number of all.
     replace
         Whether a sample may be drawn several times. If not, none of a volume that has enough of them is expected more
-        than once, if classes have enough of them, too.
+        than once, as long as there is a volume that has not: classes come as often as that leaves them.
 
     Returns
     -------
-    float64 ``(n,)``.
+    expected
+        float64 ``(n,)``.
+    shifted
+        Whether volumes that have too few samples give more than classes need, so that the others give none twice.
     """
     # Those of one volume and one class are alike.
     n_classes = int(classes.max()) + 1
@@ -179,7 +184,12 @@ def fitted(
         found = _scaled(_scaled(found, volume, of_volumes, most), class_, of_classes, most)
         if np.allclose(found, before, rtol=1e-12, atol=0):
             break
-    return np.asarray((found / there)[which], np.float64)
+    missing = count - float(found.sum())
+    free = np.isinf(most)
+    shifted = missing > _ROUNDING * count and bool(found[free].any()) and not free.all()
+    if shifted:
+        found = np.where(free, found * (1 + missing / found[free].sum()), found)
+    return np.asarray((found / there)[which], np.float64), shifted
 
 
 def _scaled(

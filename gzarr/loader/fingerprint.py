@@ -151,6 +151,8 @@ class Fingerprint:
         if any(samples.classes is not None for samples in each):
             if len({samples.share for samples in each}) > 1:
                 parts.append("classes and volumes")
+            if volumes.shift_classes:
+                parts.append("more of volumes that have too few")
             if any(samples.comes_in_rounds for samples in each):
                 parts.append("classes, however often")
         if any(samples.posed for samples in each):

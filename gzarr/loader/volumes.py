@@ -178,6 +178,12 @@ class Volumes:
         return _count_of([volume.samples for volume in self.each])
 
     @property
+    def shift_classes(self) -> bool:
+        """Whether volumes that have too few samples give more than classes need, so that the others give none twice."""
+        each = [volume.samples for volume in self.each]
+        return len(each) > 1 and all(samples.classes is not None for samples in each) and _weights_by_class(each)[2]
+
+    @property
     def axes(self) -> int:
         """Number of axes of the grid of samples."""
         return len(self.each[0].samples.counts)
@@ -369,15 +375,24 @@ def _rows_of(each: Sequence[Samples], seed: int, epoch: int) -> list[IntArray | 
 
 def _rows_by_class(each: Sequence[Samples], key: int) -> list[IntArray]:
     """Draw samples of all volumes together, by the weights of their classes and of their volumes."""
-    weights = np.concatenate([samples.weights for samples in each if samples.weights is not None])
-    classes = np.concatenate([samples.classes for samples in each if samples.classes is not None])
-    count, replace = _count_of(each), each[0].replace
-    if len({samples.share for samples in each}) > 1:
-        volumes = np.repeat(np.arange(len(each)), [samples.total for samples in each])
-        expected = [samples.expected for samples in each]
-        weights = fitted(weights, volumes, classes, expected, count, replace=replace)
-        replace = replace or bool(weights.max() > 1)
-    found = drawn(len(weights), count, weights, key, replace=replace, classes=classes)
+    weights, classes, _ = _weights_by_class(each)
+    # Volumes that have too few may give some twice.
+    replace = each[0].replace or bool(weights.max() > 1)
+    found = drawn(len(weights), _count_of(each), weights, key, replace=replace, classes=classes)
     begins = np.cumsum([0, *(samples.total for samples in each)])
     ends = np.searchsorted(found, begins)
     return [found[ends[i] : ends[i + 1]] - begins[i] for i in range(len(each))]
+
+
+def _weights_by_class(each: Sequence[Samples]) -> tuple[npt.NDArray[np.float64], IntArray, bool]:
+    """Return the weight and the class of each sample of all volumes, and what :func:`fitted` says has shifted."""
+    weights = np.concatenate([samples.weights for samples in each if samples.weights is not None])
+    classes = np.concatenate([samples.classes for samples in each if samples.classes is not None])
+    alike, replace = len({samples.share for samples in each}) == 1, each[0].replace
+    if alike and (replace or len({samples.expected > samples.total for samples in each}) == 1):
+        return weights, classes, False
+    volumes = np.repeat(np.arange(len(each)), [samples.total for samples in each])
+    expected = [samples.expected for samples in each]
+    weights, shifted = fitted(weights, volumes, classes, expected, _count_of(each), replace=replace)
+    # Volumes of equal weights count only where some have too few, and others enough.
+    return weights, classes, shifted or alike

@@ -259,7 +259,7 @@ class Conventions:
         else:
             meaning.fill_value = None
         for holder in (attributes, meaning.members):
-            fit_types(holder, attributes)
+            fit_types(holder, attributes, metadata.dtype)
         is_unset_in_both = unset and meaning.fill_value is None
         meaning.writes_absent = not is_unset_in_both and not _same_bits(meaning.fill_value, metadata)
 

@@ -9,6 +9,7 @@ Source: https://docs.unidata.ucar.edu/nug/current/nczarr_head.html
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
@@ -40,6 +41,10 @@ DIMENSIONS: Final = ("dimension_references", "dimrefs")
 _LISTS: Final = (*ARRAYS, "groups")
 # Type of an attribute that is text.
 _TEXT: Final = ">S1"
+# Types that netCDF-C finds for integers, the first one that holds them.
+_INTEGERS: Final = ("<i4", "<u4", "<i8", "<u8")
+# Attribute whose type is that of its array.
+_FILL_VALUE: Final = "_FillValue"
 # Numbers that JSON has not, as netCDF-C writes them.
 _NOT_FINITE: Final = ("NaN", "Infinity", "-Infinity")
 
@@ -130,22 +135,35 @@ def with_types(node: _Node, before: Mapping[str, Any]) -> _Node:
     # As text, for True equals 1, and NaN nothing.
     changes = {name: value for name, value in node.attributes.items() if repr(value) != repr(before.get(name))}
     members, changed = _members(node, _ATTRIBUTES)
-    return changed(_fitted_types(members, changes, are_new=True))
+    dtype = node.dtype if isinstance(node, ArrayMetadata) else None
+    return changed(_fitted_types(members, changes, dtype, are_new=True))
 
 
-def fit_types(holder: dict[str, Any], attributes: Mapping[str, Any]) -> None:
+def fit_types(holder: dict[str, Any], attributes: Mapping[str, Any], dtype: np.dtype[Any] | None = None) -> None:
     """Set the types that NCZarr says of attributes right, in members of a node or in the attributes themselves.
 
-    Attributes that are of other types now are not in the list: netCDF-C takes the type from the value then. But by an
-    empty list it refuses the data set, and one of numbers and text ends the process: these are text, in which it shows
-    JSON. A value that fits keeps the type.
+    A value that fits keeps its type. Others are only in the list where netCDF-C would not find a type that holds them:
+    it takes that of the first item in a list, and for ``_FillValue`` that of the array. By numbers out of its range,
+    or an empty list, it refuses the data set; text among numbers ends the process. What no type holds is text, in which
+    it shows JSON.
+
+    Parameters
+    ----------
+    holder
+        What has the list of types.
+    attributes
+        Attributes of the node.
+    dtype
+        Data type of an array; None for a group.
     """
     for name in _ATTRIBUTES:
         if isinstance(holder.get(name), dict):
-            holder[name] = _fitted_types(holder[name], attributes, are_new=False)
+            holder[name] = _fitted_types(holder[name], attributes, dtype, are_new=False)
 
 
-def _fitted_types(members: dict[str, Any], attributes: Mapping[str, Any], *, are_new: bool) -> dict[str, Any]:
+def _fitted_types(
+    members: dict[str, Any], attributes: Mapping[str, Any], dtype: np.dtype[Any] | None, *, are_new: bool
+) -> dict[str, Any]:
     types = members.get("types")
     if not isinstance(types, dict):
         return members
@@ -156,13 +174,38 @@ def _fitted_types(members: dict[str, Any], attributes: Mapping[str, Any], *, are
         for name, said in types.items()
         if name not in attributes or said in kept or _fits(attributes[name], said)
     }
-    texts = (name for name, value in attributes.items() if isinstance(value, list) and _is_refused(value))
-    return {**members, "types": {**dict.fromkeys(texts, _TEXT), **left}}
+    needed = {name: _needed_type(value, dtype if name == _FILL_VALUE else None) for name, value in attributes.items()}
+    return {**members, "types": {**{name: said for name, said in needed.items() if said is not None}, **left}}
 
 
-def _is_refused(values: list[Any]) -> bool:
-    """Return whether netCDF-C fails to find a type for a list."""
-    return not values or (any(isinstance(one, str) for one in values) and any(map(_is_number, values)))
+def _needed_type(value: Any, hint: np.dtype[Any] | None) -> str | None:
+    """Return the type to list for an attribute; None if netCDF-C finds one that holds it, ``hint`` if that is given."""
+    values = value if isinstance(value, list) else [value]
+    if not values:
+        return _TEXT
+    if any(one is None or isinstance(one, list | dict) for one in values):
+        # It shows JSON.
+        return None
+    if hint is not None:
+        found = hint.str
+    elif not isinstance(value, list) or all(isinstance(one, str) for one in values):
+        return None
+    else:
+        # It takes the largest signed integer for an unsigned one.
+        found = "<u8" if values[0] == 2**63 - 1 else _type_of(values[:1])
+    return None if _fits(value, found) else _type_of(values)
+
+
+def _type_of(values: list[Any]) -> str:
+    """Return a type that holds numbers and text. Of integers beside fractions, those beyond 2**53 are rounded."""
+    numbers = [one for one in values if _is_number(one)]
+    # It reads no integers of more than 64 bits.
+    large = any(isinstance(one, int) and not -(2**63) <= one < 2**64 for one in numbers)
+    if not numbers or large or any(isinstance(one, str) and one not in _NOT_FINITE for one in values):
+        return _TEXT
+    if all(isinstance(one, bool) for one in values):
+        return "|u1"
+    return next((said for said in _INTEGERS if _fits(values, said)), "<f8")
 
 
 def _is_number(value: Any) -> bool:
@@ -178,13 +221,27 @@ def _fits(value: Any, said: Any) -> bool:
     except (TypeError, ValueError, SyntaxError):
         return False
     values = value if isinstance(value, list) else [value]
-    if dtype.kind not in "iuf":
-        # Only longer ones can be in lists.
-        return isinstance(value, str) or (dtype.itemsize > 1 and all(isinstance(one, str) for one in values))
-    if dtype.kind == "f":
-        return all(_is_number(one) or one in _NOT_FINITE for one in values)
-    limits = np.iinfo(dtype)
-    return all(isinstance(one, int) and limits.min <= one <= limits.max for one in values)
+    if dtype.kind in "iuf":
+        return all(_holds(dtype, one) for one in values)
+    # Only longer ones can be in lists.
+    return isinstance(value, str) or (dtype.itemsize > 1 and all(isinstance(one, str) for one in values))
+
+
+def _holds(dtype: np.dtype[Any], value: Any) -> bool:
+    """Return whether a type of numbers has a value: integers exactly, and fractions as near as floats are."""
+    if dtype.kind != "f":
+        # Of floats that are integers, netCDF-C refuses some.
+        return isinstance(value, int) and np.iinfo(dtype).min <= value <= np.iinfo(dtype).max
+    if not _is_number(value):
+        return value in _NOT_FINITE
+    if isinstance(value, float) and dtype.itemsize > 4:
+        return True
+    try:
+        with np.errstate(over="ignore"):
+            held = float(dtype.type(value))
+    except OverflowError:
+        return False
+    return held == value if isinstance(value, int) else math.isfinite(held) or not math.isfinite(value)
 
 
 def _lists(members: dict[str, Any]) -> dict[str, list[Any]]:
