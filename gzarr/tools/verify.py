@@ -149,15 +149,15 @@ class Verification:
     def _array(self, store: ReadableStore, metadata: ArrayMetadata, path: str) -> Iterator[list[Problem]]:
         self.arrays += 1
         array = _CheckedChunks(store, metadata, path, missing=self._missing)
-        stored = array.stored()
+        batches = array.batches()
         is_checked = any(codec.has_checksum for codec in metadata.codecs)
         while True:
             try:
-                some = list(itertools.islice(stored, array.batch))
+                some = next(batches, None)
             except StoreError as error:
                 yield [Problem("store", array.name, error.key, None, f"its chunks cannot be listed: {error}")]
                 return
-            if not some:
+            if some is None:
                 break
             problems = array.check(some)
             self.chunks += len(some)
@@ -186,19 +186,24 @@ class _CheckedChunks:
         self._missing = missing
         self._seen = _Seen(metadata.grid_shape) if missing == "error" else None
         nbytes = max(math.prod(metadata.chunk_shape) * metadata.dtype.itemsize, 1)
-        self.batch = max(min(BATCH_BYTES // nbytes, _BATCH_CHUNKS), 1)
+        self._batch = max(min(BATCH_BYTES // nbytes, _BATCH_CHUNKS), 1)
         if metadata.dtype.hasobject:
             # Nobody knows how long texts are.
-            self.batch = min(self.batch, thread_count())
+            self._batch = min(self._batch, thread_count())
 
-    def stored(self) -> Iterator[tuple[str, Coords]]:
-        """Yield key and coordinates of the stored chunks (shards)."""
+    def batches(self) -> Iterator[list[tuple[str, Coords]]]:
+        """Yield keys and coordinates of the stored chunks (shards), as many at a time as are decoded together."""
         if is_listable(self._store):
-            yield from stored_chunks(self._store, self._metadata, self._path)
+            stored = stored_chunks(self._store, self._metadata, self._path)
+            while some := list(itertools.islice(stored, self._batch)):
+                yield some
             return
         grid = ((self._key(coords), coords) for coords in grid_points(self._metadata.grid_shape))
-        while some := list(itertools.islice(grid, _ASKED)):
-            yield from itertools.compress(some, self._are_stored([key for key, _ in some]))
+        while asked := list(itertools.islice(grid, _ASKED)):
+            found = list(itertools.compress(asked, self._are_stored([key for key, _ in asked])))
+            # Also none, so that whoever looks on sees progress: a grid may have 2 ** 90 chunks.
+            for begin in range(0, len(found) or 1, self._batch):
+                yield found[begin : begin + self._batch]
 
     def _are_stored(self, keys: Sequence[str]) -> Sequence[bool]:
         """Return whether each key has a value; True if the store does not tell, for reading it will say why."""
