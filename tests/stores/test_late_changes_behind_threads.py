@@ -80,6 +80,11 @@ class Slow(WrapperStore[Any]):
 
     held: Held
 
+    @property
+    def set_sync(self) -> Any:
+        """Not there, as before zarr-python 3.4: values are set in the event loop."""
+        raise AttributeError
+
     async def set(self, key: str, value: Any) -> None:
         await asyncio.to_thread(self.held)
         await self._store.set(key, value)
