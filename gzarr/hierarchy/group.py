@@ -16,7 +16,8 @@ from ..flags import check_flags
 from ..integers import as_integer
 from ..metadata.formats import FORMATS
 from ..metadata.model import ArrayMetadata, GroupMetadata
-from ..nodes.change import delete_node, writable
+from ..nodes.change import writable
+from ..nodes.erasing import delete_node
 from ..nodes.location import advising
 from ..nodes.moving import move_node
 from ..nodes.reader import NodeReader, suggest

@@ -21,7 +21,7 @@ from ..flags import check_flags, flag, optional_flag
 from ..metadata.formats import FORMATS, check_zarr_format
 from ..metadata.model import GroupMetadata
 from ..metadata.to_documents import SourceNames, array_documents, check_shape, check_text, plain, with_attributes
-from ..nodes.change import documents_first, erase_node, hold_documents, reader_of, set_documents
+from ..nodes.change import documents_first, hold_documents, reader_of, set_documents
 from ..nodes.create import (
     abandon_array,
     begin_array,
@@ -32,6 +32,7 @@ from ..nodes.create import (
     write_new_array,
     write_new_group,
 )
+from ..nodes.erasing import erase_node
 from ..nodes.location import check_free, check_name, inspect_location
 from ..stores.locks import claim, hold_node
 from .array_spec import check_names, data_type, new_metadata

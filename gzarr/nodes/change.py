@@ -1,6 +1,7 @@
-"""Changes to existing nodes: writing their documents, and erasing nodes.
+"""Changes to existing nodes: writing their documents.
 
-Rules for all changes, including creating and moving nodes (:mod:`gzarr.nodes.create`, :mod:`gzarr.nodes.moving`):
+Rules for all changes, including creating, moving and erasing nodes (:mod:`gzarr.nodes.create`,
+:mod:`gzarr.nodes.moving`, :mod:`gzarr.nodes.erasing`):
 
 - Everything is checked before anything is written.
 - A node appears with its last document and disappears with its first: readers see all of it or nothing. (Stores
@@ -28,16 +29,15 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, cast
 from ..errors import GzarrError, MetadataError, NodeNotFoundError, NodeTypeError, ReadOnlyError, StoreError
 from ..metadata import nczarr
 from ..metadata.conventions import nczarr_dimensions
-from ..metadata.formats import FORMATS, consolidated_keys, keys_and_prefixes, node_at, node_keys, without_consolidated
+from ..metadata.formats import FORMATS, consolidated_keys, node_at, node_keys, without_consolidated
 from ..metadata.model import ArrayMetadata, GroupMetadata
 from ..metadata.to_documents import array_documents, dump, group_documents
-from ..stores.base import DirectoryStore, GuardedErasing, LockingStore, RemoteValues, WritableStore, is_listable
+from ..stores.base import LockingStore, WritableStore
 from ..stores.file_locks import DOCUMENTS
-from ..stores.http_store import HttpStore
 from ..stores.keys import join_path
-from ..stores.locks import begin, between_processes, has_begun, hold, hold_node, innermost, is_linked
+from ..stores.locks import begin, between_processes, has_begun, hold, innermost
 from ..warned import warn
-from .documents import Documents, from_the_top, is_conditional, is_document, upward
+from .documents import Documents, is_conditional, upward
 from .enclosing import enclosing_groups
 from .folders import check_hides_nothing
 from .reader import NodeReader
@@ -45,7 +45,6 @@ from .reader import NodeReader
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator
 
-    from ..metadata.layout import Layout
     from ..metadata.model import NodeMetadata, ZarrFormat
     from ..stores.base import ReadableStore, Store
     from .enclosing import Enclosing
@@ -56,10 +55,6 @@ _own = threading.local()
 # Times that others may change a document between reading and replacing it, and the longest pause in between.
 _MOST_ATTEMPTS: Final = 200
 _LONGEST_PAUSE_S: Final = 0.5
-# Errors of a full disk, or an exhausted disk quota.
-_FULL: Final = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC))
-# Keys that are kept from a listing of what is erased, so that it need not be listed again.
-_MOST_KEPT: Final = 100_000
 # Errors of a file that this user may not change.
 _REFUSED: Final = (errno.EACCES, errno.EPERM, errno.EROFS)
 
@@ -350,29 +345,16 @@ def change_node(
     done: Callable[[Any], None] | None = None,
     *,
     node_type: Literal["array", "group"],
-    lock: bool = False,
+    lock: bool | None = False,
     documents: Documents | None = None,
 ) -> NodeMetadata:
-    """Change the metadata of an array or group, according to ``node_type``; as :func:`change_array`."""
-    with hold_documents(store, path, lock=lock):
-        return change_held(store, path, zarr_format, change, done, node_type=node_type, documents=documents)
+    """Change the metadata of an array or group, according to ``node_type``; as :func:`change_array`.
 
-
-def change_held(
-    store: Store,
-    path: str,
-    zarr_format: ZarrFormat | None,
-    change: Callable[[NodeMetadata], NodeMetadata],
-    done: Callable[[Any], None] | None = None,
-    *,
-    node_type: Literal["array", "group"],
-    documents: Documents | None = None,
-) -> NodeMetadata:
-    """Change metadata, as :func:`change_node`, where the documents of all groups above the node are held.
-
-    So nobody else changes those of the node. Who holds some is not to ask for more (:func:`gzarr.stores.locks.hold`).
+    ``lock`` is None where the caller holds the documents of all groups above the node: then nobody else changes those
+    of the node, and who holds some is not to ask for more (:func:`gzarr.stores.locks.hold`).
     """
-    with begin(store, path, "documents"):
+    held = contextlib.nullcontext() if lock is None else hold_documents(store, path, lock=lock)
+    with held, begin(store, path, "documents"):
         for attempt in attempts(store, path):
             if attempt or documents is None or not documents.can_be_relied_on():
                 documents = Documents(store)
@@ -585,98 +567,3 @@ def _lock_if_possible(store: Store, groups: list[str], held: contextlib.ExitStac
     with contextlib.suppress(StoreError):
         for group in reversed(groups):
             held.enter_context(_document_lock(store, group))
-
-
-# -- erasing ----------------------------------------------------------------------------------------------------------
-
-
-def delete_node(store: Store, path: str) -> None:
-    """Erase a node with everything below it.
-
-    Raises
-    ------
-    StoreError
-        If the store fails; nothing was changed if it knows before that it would. The message says if only consolidated
-        metadata that names the node is left.
-    """
-    layout = reader_of(store).layout(path)
-    with hold_node(store, path), hold_documents(store, path):
-        check_erasable(store, path, layout)
-        documents, is_nczarr = look_above(store, path)
-
-        def forget(documents: Documents | None = None) -> None:
-            drop_indexes(store, path, documents=documents)
-            if is_nczarr:
-                list_member(store, path, None)
-
-        try:
-            forget(documents)
-        except StoreError as error:
-            if error.errno not in _FULL:
-                raise
-        else:
-            erase_node(store, path, layout)
-            return
-        # The disk is full: erase the node first, to make room for changed documents.
-        erase_node(store, path, layout)
-        try:
-            forget()
-        except StoreError as error:
-            raise StoreError(
-                f"'/{path}' was erased from {store!r}, but consolidated metadata above it could not be removed and "
-                f"still names it ({error}); run gzarr.consolidate_metadata when there is space",
-                key=error.key,
-            ) from error
-
-
-def check_erasable(store: Store, path: str, layout: Layout | None) -> None:
-    """Refuse to erase a node of which the system would keep a part, where the store knows that before.
-
-    Raises
-    ------
-    StoreError
-        If so; nothing was changed.
-    """
-    if isinstance(store, GuardedErasing):
-        for prefix in keys_and_prefixes(path, layout)[1]:
-            store.check_erasable(prefix)
-
-
-def erase_node(store: Store, path: str, layout: Layout | None) -> None:
-    """Erase a node with everything below it: in one step where the store can, and elsewhere the documents first.
-
-    So no reader sees an array that has lost chunks, neither meanwhile nor if this fails. Of a node that is a symbolic
-    link, the link is erased, and nothing of what it leads to.
-    """
-    keys, prefixes = keys_and_prefixes(path, layout)
-    in_steps = _erases_in_steps(store)
-    # What is erased in steps has its own documents among those below, except in a draft.
-    if layout is not None or not (in_steps or is_linked(store, path)):
-        store.erase_values(keys)
-    for prefix in prefixes:
-        if in_steps:
-            _erase_in_steps(store, prefix)
-        # Also what has arrived since it was listed, and what else a store keeps for a prefix.
-        store.erase_prefix(prefix)
-
-
-def _erases_in_steps(store: object) -> bool:
-    """Return whether readers of a store may see that some keys of a prefix are erased and others are not yet."""
-    # Directories get another name, and servers of files erase a folder by one request (to list it takes one for each
-    # folder). Changes of stores that take documents first are seen together.
-    in_one = isinstance(store, DirectoryStore) or isinstance(innermost(store), HttpStore) or documents_first(store)
-    return not in_one and is_listable(store)
-
-
-def _erase_in_steps(store: Store, prefix: str) -> None:
-    """Erase all documents that have a prefix, and where requests take long, also what else one listing shows."""
-    most = _MOST_KEPT if isinstance(store, RemoteValues) else 0
-    documents: list[str] = []
-    others: list[str] = []
-    for key in store.list_prefix(prefix):
-        if is_document(key):
-            documents.append(key)
-        elif len(others) < most:
-            others.append(key)
-    store.erase_values(from_the_top(documents))
-    store.erase_values(others)

@@ -34,8 +34,9 @@ from ..stores import io_threads
 from ..stores.base import ExclusiveStore, RemoteValues, StagingStore, is_listable, knows_of
 from ..stores.keys import is_document
 from ..stores.locks import claim
-from .change import check_erasable, drop_indexes, erase_node, list_member, look_above, set_documents
+from .change import drop_indexes, list_member, look_above, set_documents
 from .documents import Documents, is_conditional
+from .erasing import check_erasable, erase_node
 from .location import ADVICE, Location, check_free, groups_to_write, inspect_location
 
 if TYPE_CHECKING:

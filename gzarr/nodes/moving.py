@@ -24,12 +24,10 @@ from ..stores.base import is_listable
 from ..stores.local import LocalStore
 from ..stores.locks import claim, hold_node, is_linked, is_within
 from .change import (
-    change_held,
-    check_erasable,
+    change_node,
     data_set,
     documents_first,
     drop_indexes,
-    erase_node,
     hold_keys_above,
     list_member,
     look_above,
@@ -38,6 +36,7 @@ from .change import (
 from .create import create_documents, discarding, stage_at, take_back, write_parents
 from .documents import from_the_top, is_document
 from .enclosing import enclosing_groups
+from .erasing import check_erasable, erase_node
 from .location import advising, check_name, description, inspect_location
 
 if TYPE_CHECKING:
@@ -153,7 +152,7 @@ def _set_dimensions(store: Store, path: str, dimensions: list[str]) -> None:
     def change(metadata: NodeMetadata) -> NodeMetadata:
         return nczarr.with_dimensions(metadata, dimensions) if isinstance(metadata, ArrayMetadata) else metadata
 
-    change_held(store, path, nczarr.ZARR_FORMAT, change, node_type="array")
+    change_node(store, path, nczarr.ZARR_FORMAT, change, node_type="array", lock=None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from . import fsspec_urls, urls, zarr_store
+from . import fsspec_urls, urls, zarr_kinds, zarr_store
 from .fsspec_calls import is_a, is_exactly
 from .fsspec_store import FsspecStore
 from .local import LocalStore
@@ -40,7 +40,7 @@ def store_of_object(value: Any, *, read_only: bool) -> tuple[ReadableStore, str]
     if found is not None:
         fs, path, missing = found
         return _of_filesystem(fs, path, read_only=read_only, missing=missing), ""
-    place = zarr_store.store_and_path(value)
+    place = zarr_kinds.store_and_path(value)
     if place is None:
         return None
     store, path = place

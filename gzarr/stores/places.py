@@ -32,7 +32,8 @@ from .locations import location_of
 from .memory import MemoryStore
 from .object_store import GivenStore
 from .remote_store import RemoteStore
-from .zarr_store import ZarrStore, is_zarr_store
+from .zarr_kinds import is_zarr_store
+from .zarr_store import ZarrStore
 from .zip_files import LocalFile
 from .zip_reader import ZipReader
 

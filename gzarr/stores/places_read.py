@@ -19,7 +19,7 @@ from . import foreign
 from .base import ReadableStore
 from .fsspec_calls import is_a
 from .places import Place, place_of
-from .zarr_store import store_and_path
+from .zarr_kinds import store_and_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -9,8 +9,6 @@ from __future__ import annotations
 import contextlib
 import os
 import pickle
-import re
-import sys
 import time
 import weakref
 from functools import partial
@@ -24,9 +22,21 @@ from . import io_threads, late_changes, redaction, traffic
 from .base import Answer, ByteRange, Request, RequestLimits
 from .buffers import as_view
 from .byte_ranges import check_range, checked_answer, range_to_ask
+from .icechunk_errors import (
+    CHUNK,
+    GONE,
+    NO_ARRAY,
+    NO_KEY,
+    OTHER_FORMAT,
+    is_of_icechunk,
+    says,
+    says_absent,
+    without_trace,
+)
 from .keys import is_key, split_key, split_prefix
 from .timeouts import seconds
 from .whole_values import ErasedArrayError, RequestedValues, WholeValues
+from .zarr_kinds import check_forked, innermost, is_archive, is_zarr_store, lists_all, reopening, with_wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Sequence
@@ -40,55 +50,14 @@ DEFAULT_TIMEOUT_S: Final = 60.0
 _ERASING_S: Final = 1200.0
 #: Calls of ``get_many`` at a time, and requests in each.
 _CALLS, _EACH = 8, 8
-#: Packages whose stores do not work in a forked child: they hang there.
-_NOT_FORK_SAFE: Final = frozenset({"icechunk"})
-#: Packages whose stores list all their keys.
-_LIST_ALL: Final = frozenset({"zarr", "icechunk"})
-#: How Icechunk begins to say that it cannot have a key or a prefix: beside its format, beyond an array's shape, ...
-_OTHER_FORMAT: Final = "invalid zarr key"
-_NO_KEY: Final = (_OTHER_FORMAT, "invalid chunk index", "bad key prefix")
-#: ... and, of a chunk, that there is no such array.
-_NO_ARRAY: Final = ("node not found at", "there is not an array at")
-_GONE: Final = (
-    "there is no such array now: it was erased, moved, replaced or discarded since it was opened; open what is there"
-)
-#: Icechunk's keys of chunks.
-_CHUNK: Final = re.compile(r"(?:.*/)?c(?:/\d+)*", re.DOTALL)
 #: What is asked for to learn whether there is a value.
 _NO_BYTES: Final = ByteRange(0, 0)
 #: In place of what stands for an absent key, where there must be one.
 _MUST_BE: Final = object()
 #: In place of a page, if a prefix is not that of a node; it is not empty.
 _NO_NODE: Final = ("no node",)
-#: What marks the first line of Icechunk's errors, and one with a cause. In a terminal, marks are others, in colour.
-_FIRST: Final = re.compile(r"\s*(?:[x\u00d7]\s+)?")
-_CAUSE: Final = re.compile(r"\s*(?:[|`]-+>|[\u251c\u2570]\u2500+\u25b6)(.*)")
-_COLOUR: Final = re.compile(r"\x1b\[[0-9;]*m")
 #: Keys of a page of a listing.
 PAGE_KEYS: Final = 1000
-
-
-def is_zarr_store(value: object) -> bool:
-    """Return whether a value is a store of zarr-python 3, which is not imported for that."""
-    module = sys.modules.get("zarr.abc.store")
-    return module is not None and isinstance(value, module.Store)
-
-
-def store_and_path(value: Any) -> tuple[Any, str] | None:
-    """Return the store of zarr-python in a value, and the path there; None if it has none.
-
-    Parameters
-    ----------
-    value
-        Anything: a store, a ``StorePath``, an array or a group of zarr-python.
-    """
-    if is_zarr_store(value):
-        return value, ""
-    if type(value).__module__.partition(".")[0] != "zarr":
-        return None
-    place = getattr(value, "store_path", value)
-    store = getattr(place, "store", None)
-    return (store, place.path) if is_zarr_store(store) else None
 
 
 class ZarrStore(RequestedValues, WholeValues):
@@ -128,12 +97,12 @@ class ZarrStore(RequestedValues, WholeValues):
         self.timeout: float = seconds(timeout, "timeout")
         self.read_only: bool = bool(read_only or store.read_only or not store.supports_writes)
         self._process = os.getpid()
-        self._name = str(id(_innermost(store)))
+        self._name = str(id(innermost(store)))
         # How to open a file anew, for forked children. It is not asked there: its locks may be taken for ever.
-        self._reopening = _reopening(store)
+        self._reopening = reopening(store)
         # Without an event loop: both or neither, also of the stores that it wraps.
-        self._direct = all(hasattr(one, "get_sync") and hasattr(one, "set_sync") for one in _with_wrapped(store))
-        self._lists_all = _lists_all(store)
+        self._direct = all(hasattr(one, "get_sync") and hasattr(one, "set_sync") for one in with_wrapped(store))
+        self._lists_all = lists_all(store)
         self._lists: bool | None = None
         if not self._lists_all:
             # Only others may be unable to list, and have to be asked.
@@ -150,7 +119,7 @@ class ZarrStore(RequestedValues, WholeValues):
 
         So it is in Icechunk's stores, which commit both together.
         """
-        return _is_of_icechunk(_innermost(self.store))
+        return is_of_icechunk(innermost(self.store))
 
     def refusal(self, documents: Collection[str]) -> str:
         """Return why nodes cannot be stored, given the names of their documents; empty if they can."""
@@ -185,7 +154,7 @@ class ZarrStore(RequestedValues, WholeValues):
             If this is a forked child, where it would not.
         """
         if self._process != os.getpid():
-            _check_forked(self, self.store, reopened=self._reopening is not None)
+            check_forked(self, self.store, reopened=self._reopening is not None)
             if self._reopening is not None:
                 self.store = pickle.loads(self._reopening)
             self._process = os.getpid()
@@ -251,7 +220,7 @@ class ZarrStore(RequestedValues, WholeValues):
             if isinstance(error, (KeyboardInterrupt, SystemExit)):
                 raise
             # Icechunk raises a KeyError where a chunk is to be erased and its array is not there.
-            if absent is not _MUST_BE and (_says(error, (*_NO_KEY, *_NO_ARRAY)) or self._is_key_error(error)):
+            if absent is not _MUST_BE and (says(error, (*NO_KEY, *NO_ARRAY)) or self._is_key_error(error)):
                 return absent
             raise self._error(what, key, error) from None
         finally:
@@ -263,14 +232,14 @@ class ZarrStore(RequestedValues, WholeValues):
 
     def _error(self, what: str, key: str, error: BaseException) -> StoreError:
         pass_on(error)
-        no_array = _says(error, _NO_ARRAY) or (what == "write" and self._is_key_error(error))
-        if no_array and what in ("read", "write") and _CHUNK.fullmatch(key):
-            return ErasedArrayError(f"{self!r}: cannot {what} {key!r}: {_GONE}", key=key)
+        no_array = says(error, NO_ARRAY) or (what == "write" and self._is_key_error(error))
+        if no_array and what in ("read", "write") and CHUNK.fullmatch(key):
+            return ErasedArrayError(f"{self!r}: cannot {what} {key!r}: {GONE}", key=key)
         if isinstance(error, TimeoutError):
             reason = f"no answer in {self.timeout:g} s"
         else:
-            reason = redaction.describe(_without_trace(error), frozenset())
-            if what == "write" and _says(error, (_OTHER_FORMAT,)):
+            reason = redaction.describe(without_trace(error), frozenset())
+            if what == "write" and says(error, (OTHER_FORMAT,)):
                 reason += "; chunks in Icechunk have the keys of chunk_key_encoding='default' with '/'"
         return StoreError(f"{self!r}: cannot {what} {key!r}: {reason}", key=key)
 
@@ -331,7 +300,7 @@ class ZarrStore(RequestedValues, WholeValues):
             return [error] * len(requests)
 
     def _answer(self, request: Request, outcome: Any) -> Answer:
-        if outcome is None or _is_absent(request.key, outcome):
+        if outcome is None or says_absent(request.key, outcome):
             return Answer(None)
         try:
             if isinstance(outcome, BaseException):
@@ -386,7 +355,7 @@ class ZarrStore(RequestedValues, WholeValues):
         store = self._here()
         names: Any = None
         # Archives have all names in memory; elsewhere, there may be too many.
-        seen: set[str] | None = set() if any(map(_is_archive, _with_wrapped(store))) else None
+        seen: set[str] | None = set() if any(map(is_archive, with_wrapped(store))) else None
 
         async def page() -> list[str]:
             nonlocal names
@@ -440,7 +409,7 @@ class ZarrStore(RequestedValues, WholeValues):
         for begin in range(0, len(names), _CALLS * _EACH):
             some = names[begin : begin + _CALLS * _EACH]
             for name, found in zip(some, self._try("list", prefix, exist, some), strict=True):
-                if isinstance(found, BaseException) and not _says(found, (*_NO_KEY, *_NO_ARRAY)):
+                if isinstance(found, BaseException) and not says(found, (*NO_KEY, *NO_ARRAY)):
                     raise self._error("look for", name, found)
                 if found is True:
                     keys.append(name)
@@ -557,120 +526,7 @@ def _asked(request: Request) -> Any:
     return RangeByteRequest(asked.offset, asked.offset + asked.length)
 
 
-def _is_absent(key: str, outcome: object) -> bool:
-    """Return whether Icechunk says that there can be no value with a key.
-
-    A document may be absent with its node, but an array that is not there does not say what a chunk of it holds.
-    """
-    return _says(outcome, _NO_KEY) or (_says(outcome, _NO_ARRAY) and _CHUNK.fullmatch(key) is None)
-
-
-def _says(outcome: object, words: tuple[str, ...]) -> bool:
-    """Return whether an outcome is an error of Icechunk that begins with some words.
-
-    What follows may have any words in it: keys, and the places of files.
-    """
-    return _is_of_icechunk(outcome) and _lines(outcome)[0].startswith(words)
-
-
-def _lines(error: object) -> list[str]:
-    """Return the lines of an error of Icechunk, the first one without its mark."""
-    first, *others = _COLOUR.sub("", str(error)).strip().splitlines() or [""]
-    return [_FIRST.sub("", first, count=1).strip(), *others]
-
-
-def _is_of_icechunk(value: object) -> bool:
-    return type(value).__module__.partition(".")[0] == "icechunk"
-
-
-def _without_trace(error: BaseException) -> BaseException:
-    """Return an error of Icechunk with what has failed and why, without the places in its code; others as they are."""
-    if not _is_of_icechunk(error):
-        return error
-    first, *others = _lines(error)
-    # Causes have arrows; the last one is often said at the beginning.
-    causes = (cause[1].strip() for line in others if (cause := _CAUSE.match(line)))
-    return type(error)(": ".join(dict.fromkeys([first, *causes])))
-
-
 def _can_list(reference: weakref.ref[ZarrStore]) -> bool:
     """Return whether a store can list. A method of its own, kept in it, would keep it from being freed."""
     store = reference()
     return store is not None and store._lists_keys()
-
-
-def _innermost(store: Any) -> Any:
-    """Return the store in wrappers of zarr-python, or ``store`` itself."""
-    while is_zarr_store(inner := getattr(store, "_store", None)):
-        store = inner
-    return store
-
-
-def _with_wrapped(store: Any) -> list[Any]:
-    """Return a store and all stores that it holds."""
-    found = [store]
-    for one in found:
-        inner = [value for value in getattr(one, "__dict__", {}).values() if is_zarr_store(value)]
-        found.extend(value for value in inner if not any(value is known for known in found))
-    return found
-
-
-def _lists_all(store: Any) -> bool:
-    """Return whether a store and all stores that it holds list every key, as far as their classes tell.
-
-    Classes of others, and those derived from known ones, may make chunks when these are read, and list documents only.
-    Wrappers pass on what they read.
-    """
-    wrapper: Any = getattr(sys.modules.get("zarr.storage"), "WrapperStore", ())
-    stores = _with_wrapped(store)
-    methods = [type(one).list_prefix for one in stores]
-    methods += [type(one).get for one in stores if not isinstance(one, wrapper)]
-    return all(str(getattr(method, "__module__", "")).partition(".")[0] in _LIST_ALL for method in methods)
-
-
-def _is_archive(store: Any) -> bool:
-    kinds: Any = sys.modules.get("zarr.storage")
-    return isinstance(store, getattr(kinds, "ZipStore", ()))
-
-
-def _reopening(store: Any) -> bytes | None:
-    """Return a pickle that opens an archive anew; None for other stores, and for what cannot be opened twice."""
-    if not _is_archive(store) or not store.read_only:
-        return None
-    try:
-        return pickle.dumps(store)
-    # The archive is a file-like object, or a subclass raises whatever it does.
-    except Exception as error:
-        pass_on(error)
-        return None
-
-
-def _check_forked(owner: ZarrStore, store: Any, *, reopened: bool) -> None:
-    """Raise an error if a store of the parent does not work in a forked child.
-
-    Parameters
-    ----------
-    owner, store
-        Store of gzarr, for messages, and store of zarr-python.
-    reopened
-        Whether ``store`` itself is opened anew.
-
-    Raises
-    ------
-    StoreError
-        If it does not work.
-    """
-    import zarr.storage
-
-    connected = tuple(
-        getattr(zarr.storage, name) for name in ("FsspecStore", "ObjectStore") if hasattr(zarr.storage, name)
-    )
-    for one in _with_wrapped(store):
-        if type(one).__module__.partition(".")[0] in _NOT_FORK_SAFE or isinstance(one, connected):
-            reason = f"a {type(one).__name__} does not work in a forked process"
-        elif _is_archive(one) and not (one is store and reopened):
-            # It shares the position in its file with the parent.
-            reason = f"a {type(one).__name__} cannot be shared with a forked process"
-        else:
-            continue
-        raise StoreError(f"{owner!r}: {reason}; open it in the child, or start processes with 'spawn' or 'forkserver'")

@@ -19,8 +19,9 @@ from ..errors import ArgumentError, MetadataError
 from ..metadata.formats import FORMATS
 from ..metadata.model import ArrayMetadata, GroupMetadata
 from ..metadata.to_documents import dump
-from ..nodes.change import delete_node, hold_documents, reader_of
+from ..nodes.change import hold_documents, reader_of
 from ..nodes.create import erase_strays, stray_chunks, write_new_group
+from ..nodes.erasing import delete_node
 from ..nodes.location import inspect_below, inspect_location
 from ..progress import watch
 from ..stores.base import flushing, is_listable

@@ -11,7 +11,8 @@ from zarr.storage import MemoryStore as ZarrMemory
 
 import gzarr
 from gzarr.errors import NodeNotFoundError, StoreError
-from gzarr.nodes.change import delete_node, reader_of
+from gzarr.nodes.change import reader_of
+from gzarr.nodes.erasing import delete_node
 from gzarr.nodes.moving import move_node
 
 if TYPE_CHECKING:

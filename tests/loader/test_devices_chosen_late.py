@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 from typing import TYPE_CHECKING, Any
 
+import cupy
 import numpy as np
 import pytest
 from support import devices as tested
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from support.watched_device import WatchedDevice
-
-cupy = pytest.importorskip("cupy")
 
 # Small buffers, to have many blocks.
 pytestmark = pytest.mark.filterwarnings("ignore:shuffling is coarse")

@@ -107,5 +107,5 @@ def test_marks_are_not_shown() -> None:
     # The errors of a terminal, word for word.
     text = "  \x1b[31m\u00d7\x1b[0m bad metadata\n  \x1b[31m\u2502\x1b[0m \n  \x1b[31m\u2502\x1b[0m context:\n"
     text += "  \x1b[31m\u251c\u2500\u25b6\x1b[0m bad metadata\n  \x1b[31m\u2570\u2500\u25b6\x1b[0m expected value\n"
-    shown = importlib.import_module("gzarr.stores.zarr_store")._without_trace(icechunk.IcechunkError(text))
+    shown = importlib.import_module("gzarr.stores.icechunk_errors").without_trace(icechunk.IcechunkError(text))
     assert str(shown) == "bad metadata: expected value"

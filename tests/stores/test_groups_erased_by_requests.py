@@ -10,8 +10,8 @@ import pytest
 from obstore.store import MemoryStore
 
 import gzarr
-from gzarr.nodes import change
-from gzarr.nodes.change import delete_node
+from gzarr.nodes import erasing
+from gzarr.nodes.erasing import delete_node
 from gzarr.stores.remote_store import RemoteStore
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def test_documents_are_erased_by_requests_of_their_own(monkeypatch: pytest.Monke
             listed.append(len(found))
         return iter(found)
 
-    monkeypatch.setattr(change, "_MOST_KEPT", kept)
+    monkeypatch.setattr(erasing, "_MOST_KEPT", kept)
     monkeypatch.setattr(type(store), "_erase", noting)
     monkeypatch.setattr(type(store), "list_prefix", counting)
     delete_node(store, "g")

@@ -15,7 +15,8 @@ from ...flags import check_flags
 from ...hierarchy.open import open as open_node
 from ...hierarchy.open import open_array, open_group
 from ...metadata.to_documents import plain, with_dimension_names
-from ...nodes.change import change_array, delete_node, writable
+from ...nodes.change import change_array, writable
+from ...nodes.erasing import delete_node
 from ...positive import positive
 from ...progress import watch
 from ...stores.base import flushing
